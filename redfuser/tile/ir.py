@@ -1,0 +1,199 @@
+"""The tile IR: what one thread block (GPU) or one task (CPU) does to its tile. No TVM.
+
+A program is a list of phases; a phase runs one block for every tile of its grid, all blocks
+independent. Inside a block, *buffers* hold tiles of values on chip. A buffer's axes are the axes of
+the whole problem; along each it covers the part the enclosing grid or stream tile covers, or the
+whole extent where nothing tiles that axis.
+
+Meaning of tails: every statement acts on the points of its axes that lie inside the axis' extent
+(and inside the enclosing stream's bounds). How points outside are avoided (peeling, masks,
+identities, padding) is the back end's affair and never changes a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from redfuser.expr import Axis, Expr, Tensor, load
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Values on chip, one for each point of ``axes`` in the current tile; ``tensor.shape`` is the tile's extents."""
+
+    tensor: Tensor
+    axes: tuple[Axis, ...]
+
+    @property
+    def value(self) -> Expr:
+        """The buffer's element at the current point, for use in expressions."""
+        return load(self.tensor, *self.axes)
+
+    def __str__(self) -> str:
+        return f"{self.tensor.name}: {self.tensor.dtype}[{', '.join(a.name for a in self.axes)}]"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """``target = value`` everywhere."""
+
+    target: Buffer
+    value: float
+
+    def __str__(self) -> str:
+        return f"fill {self.target.value} = {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Map:
+    """``target = value`` at every point of the target's axes; ``value`` may read the target at the same point."""
+
+    target: Buffer
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"map {self.target.value} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """``target = target ⊕ (⊕ over the tile of `over` of value)``; ``over`` isn't an axis of the target."""
+
+    target: Buffer
+    combiner: str
+    value: Expr
+    over: Axis
+
+    def __str__(self) -> str:
+        return f"reduce {self.target.value} {self.combiner}= {self.value} over {self.over.name}"
+
+
+@dataclass(frozen=True)
+class Contract:
+    """``target += Σ over the tile of `over` of left · right``: a matrix product on the tile.
+
+    Both operands vary with ``over``; each axis of the target appears in at least one operand, and each
+    operand has an axis of the target that the other lacks. Accumulates in the target's dtype.
+    """
+
+    target: Buffer
+    left: Expr
+    right: Expr
+    over: Axis
+
+    def __str__(self) -> str:
+        return f"contract {self.target.value} += {self.left} · {self.right} over {self.over.name}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """``tensor[indices] = value`` for every point of ``axes`` in the current tile; ``tensor`` is in memory."""
+
+    tensor: Tensor
+    axes: tuple[Axis, ...]
+    indices: tuple[Expr, ...]
+    value: Expr
+
+    def __str__(self) -> str:
+        inner = ", ".join(map(str, self.indices))
+        return f"store {self.tensor.name}[{inner}] = {self.value}  for {', '.join(a.name for a in self.axes)}"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Run ``body`` for each tile of ``axis`` in order, from ``start`` to ``stop`` (expressions over grid axes)."""
+
+    axis: Axis
+    tile: int
+    body: tuple[Statement, ...]
+    start: Expr
+    stop: Expr
+
+    def __str__(self) -> str:
+        return f"stream {self.axis.name} from {self.start} to {self.stop} by {self.tile}"
+
+
+Statement = Fill | Map | Reduce | Contract | Store | Stream
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A grid dimension: blocks of ``size`` consecutive points of ``axis``."""
+
+    axis: Axis
+    size: int
+
+    @property
+    def count(self) -> int:
+        """Number of blocks along this axis."""
+        return -(-self.axis.extent // self.size)
+
+    def __str__(self) -> str:
+        return f"{self.axis.name}:{self.size}"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One parallel launch: a block for every point of the grid, then a barrier."""
+
+    grid: tuple[Tile, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The choices the tuner makes for one program.
+
+    Args:
+        strategy: ``single-segment``, ``multi-segment``, ``resident`` or ``unfused``.
+        tiles: tile size by axis name; an axis that isn't named has tile size 1 in the grid.
+        segments: number of pieces of the shared axis that run in parallel; 1 unless multi-segment.
+        lanes: name of the axis laid along vector lanes (CPU); empty lets the back end choose.
+        options: further back-end choices, by name.
+    """
+
+    strategy: str
+    tiles: tuple[tuple[str, int], ...] = ()
+    segments: int = 1
+    lanes: str = ""
+    options: tuple[tuple[str, int], ...] = ()
+
+    def tile(self, axis: Axis, default: int = 1) -> int:
+        """Tile size along ``axis``, never more than its extent."""
+        return min(dict(self.tiles).get(axis.name, default), max(axis.extent, 1))
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready form, as the report and ``tuning.lock`` keep it."""
+        return {
+            "strategy": self.strategy,
+            "tiles": dict(self.tiles),
+            "segments": self.segments,
+            "lanes": self.lanes,
+            **dict(self.options),
+        }
+
+
+@dataclass(frozen=True)
+class TileProgram:
+    """A kernel before code generation.
+
+    Args:
+        name: a safe identifier.
+        inputs, outputs: tensors in memory, in calling order.
+        workspaces: tensors in memory that live between phases only.
+        phases: run one after another.
+        schedule: the choices this program embodies.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    workspaces: tuple[Tensor, ...]
+    phases: tuple[Phase, ...]
+    schedule: Schedule = field(default_factory=lambda: Schedule("single-segment"))
+
+    def __str__(self) -> str:
+        from redfuser.tile.printer import print_program
+
+        return print_program(self)
