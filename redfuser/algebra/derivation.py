@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redfuser.expr import Expr, Tensor
+from redfuser.reason import Reason
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,6 @@ class Recurrence:
             lines.append(f"    base   {self.base}")
         lines.append(f"    finish {self.finish}")
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why something isn't done: a stable code, a sentence, and the witness that shows it."""
-
-    code: str
-    text: str
-    witness: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.text}" + (f" (witness: {self.witness})" if self.witness else "")
 
 
 @dataclass(frozen=True)
