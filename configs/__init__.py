@@ -1,0 +1,1 @@
+"""Device descriptions, read as data."""

@@ -1,0 +1,1 @@
+"""The compiled artifact: layout, manifest, atomic write, verification, loading."""

@@ -1,0 +1,150 @@
+"""What a compile can be told: every option that can change an artifact, and where progress goes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar
+
+from redfuser.errors import UsageError
+from redfuser.records import digest
+from redfuser.targets import Target
+
+Numerics = Literal["exact", "relaxed"]
+V = TypeVar("V")
+
+#: what a cascade can be called, from the shape of its algebra
+KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "logsumexp", "other")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A condition on the number of fused cascades of one kind, or of all (``any``)."""
+
+    kind: str
+    comparison: Literal[">=", "=="]
+    count: int
+
+    def holds(self, fused: int) -> bool:
+        """Whether that many fused cascades satisfy the gate."""
+        return fused >= self.count if self.comparison == ">=" else fused == self.count
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.comparison}{self.count}"
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Everything that can change an artifact.
+
+    Args:
+        target: the device, fully described.
+        dims: values of symbolic dimensions by name.
+        shapes: whole shapes of inputs by name.
+        strict: a cascade that falls back to unfused is an error.
+        numerics: ``exact`` allows re-association only; ``relaxed`` also rounding against a running scale.
+        require_fused: gates on the result.
+        fail_on_missed: any unfused cascade fails the compile after the report is made.
+        seed: of the inputs that kernels are checked on.
+        threads: threads that kernels are planned for; ``None`` means the target's cores.
+    """
+
+    target: Target
+    dims: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    strict: bool = False
+    numerics: Numerics = "exact"
+    require_fused: tuple[Gate, ...] = ()
+    fail_on_missed: bool = False
+    seed: int = 0
+    threads: int | None = None
+
+    def digest(self) -> str:
+        """SHA-256 of all options: equal digests and equal models give equal artifacts."""
+        return digest(self)
+
+
+class Progress(Protocol):
+    """Where a long operation says what it is doing. Never the result: that is a return value."""
+
+    def stage(self, name: str) -> None:
+        """A new stage begins; the one before has ended."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line in a log."""
+
+    def step(self, done: int, total: int) -> None:
+        """``done`` of ``total`` parts of the current stage are finished."""
+
+
+class Silent:
+    """A :class:`Progress` that says nothing."""
+
+    def stage(self, name: str) -> None:
+        """Ignored."""
+
+    def note(self, text: str) -> None:
+        """Ignored."""
+
+    def step(self, done: int, total: int) -> None:
+        """Ignored."""
+
+
+def parse_dims(items: Iterable[str]) -> dict[str, int]:
+    """``["batch=1", "seq=128"]`` as a mapping.
+
+    Raises:
+        UsageError: an item isn't ``NAME=POSITIVE_INTEGER``, or a name comes twice.
+    """
+    dims: dict[str, int] = {}
+    for item in items:
+        name, found, value = item.rpartition("=")
+        if not found or not name or not _is_extent(value):
+            raise UsageError(f"--dim {item!r} isn't NAME=EXTENT with a positive extent", "for example --dim batch=1")
+        _add_once("--dim", dims, name, int(value))
+    return dims
+
+
+def parse_shapes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """``["input_ids=1x128"]`` as a mapping; ``scalar`` stands for the empty shape.
+
+    Raises:
+        UsageError: an item isn't ``NAME=EXTENTxEXTENT…``, or a name comes twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for item in items:
+        name, found, value = item.rpartition("=")
+        extents = [] if value == "scalar" else value.split("x")
+        if not found or not name or not all(map(_is_extent, extents)):
+            raise UsageError(f"--shape {item!r} isn't NAME=EXTENTS", "for example --shape input_ids=1x128")
+        _add_once("--shape", shapes, name, tuple(map(int, extents)))
+    return shapes
+
+
+def parse_gates(items: Iterable[str]) -> tuple[Gate, ...]:
+    """``["attention>=12"]`` as gates; a bare kind means at least one, ``any`` counts all kinds.
+
+    Raises:
+        UsageError: an item isn't ``KIND>=COUNT`` or ``KIND==COUNT``, or the kind is unknown.
+    """
+    gates = []
+    for item in items:
+        match = re.fullmatch(r"\s*(\w+)\s*(?:(>=|==)\s*(\d{1,9}))?\s*", item, re.ASCII)
+        if match is None:
+            raise UsageError(f"--require-fused {item!r} isn't KIND>=COUNT", "for example 'attention>=12'")
+        kind, comparison, count = match.groups()
+        if kind not in (*KINDS, "any"):
+            raise UsageError(f"--require-fused {item!r}: no such kind", f"kinds are {', '.join(KINDS)}, any")
+        gates.append(Gate(kind, "==" if comparison == "==" else ">=", int(count or 1)))
+    return tuple(gates)
+
+
+def _is_extent(text: str) -> bool:
+    return re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII) is not None
+
+
+def _add_once(option: str, values: dict[str, V], name: str, value: V) -> None:
+    if name in values:
+        raise UsageError(f"{option} gives {name!r} twice", "keep one of them")
+    values[name] = value

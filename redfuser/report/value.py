@@ -1,0 +1,241 @@
+"""The fusion report as a value. Its JSON form is the schema ``redfuser.report/1``.
+
+All mathematics is text here, so that a report can be read, rendered and compared without any compiler stage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from redfuser.options import KINDS
+from redfuser.reason import Reason
+from redfuser.records import RecordError, decode, encode, parse, to_text
+from redfuser.signature import TensorSpec
+
+SCHEMA = "redfuser.report/1"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The model compiled: file name without folder, SHA-256 of its files, opset, number of nodes, signature."""
+
+    name: str
+    sha256: str
+    opset: int
+    nodes: int
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """The device compiled for: name, ``cpu`` or ``gpu``, architecture, further features, cores or multiprocessors."""
+
+    name: str
+    kind: str
+    arch: str
+    features: tuple[str, ...] = ()
+    cores: int = 0
+
+
+@dataclass(frozen=True)
+class ReductionEntry:
+    """``name[axes] = op over `over` of map``; axes are written ``name<extent``."""
+
+    name: str
+    op: str
+    axes: tuple[str, ...]
+    over: str
+    map: str
+
+
+@dataclass(frozen=True)
+class StateEntry:
+    """One number of a reduction's state.
+
+    Args:
+        name: of the state component.
+        combiner: ⊕.
+        identity: of ⊕, as text.
+        element: what one element contributes (G, or a member of the basis).
+        correction: row of M (ρ for rank 1): the factor each component of the state is re-based by, or null.
+    """
+
+    name: str
+    combiner: str
+    identity: str
+    element: str
+    correction: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecurrenceEntry:
+    """How one reduction streams: its state under ⊗ (``transform``), the base point it lends, its final value."""
+
+    result: str
+    transform: str
+    state: tuple[StateEntry, ...]
+    base: str | None
+    finish: str
+
+
+@dataclass(frozen=True)
+class ProofEntry:
+    """A claim of the certificate, the means, and the largest numeric error seen where the means is numeric."""
+
+    claim: str
+    by: str
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class DerivationEntry:
+    """The algebra's verdict: ``rank-1``, ``finite-rank`` or ``resident``, the recurrences, the certificate.
+
+    ``obstacle`` says, for ``resident``, why the axis can't be streamed.
+    """
+
+    form: str
+    recurrences: tuple[RecurrenceEntry, ...] = ()
+    proofs: tuple[ProofEntry, ...] = ()
+    obstacle: Reason | None = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Compulsory memory traffic of a cascade, fused and unfused, and its arithmetic."""
+
+    read_bytes: int
+    write_bytes: int
+    unfused_read_bytes: int
+    unfused_write_bytes: int
+    flops: int
+
+    @property
+    def saved(self) -> float:
+        """How many times less memory the fused form moves."""
+        unfused = self.unfused_read_bytes + self.unfused_write_bytes
+        return unfused / max(1, self.read_bytes + self.write_bytes)
+
+
+@dataclass(frozen=True)
+class Time:
+    """Time of one execution, and whether it was measured or comes from the cost model."""
+
+    value_us: float
+    how: Literal["measured", "modelled"]
+
+
+@dataclass(frozen=True)
+class NumericError:
+    """Error against float64 on the check inputs: of the kernel, of the unfused graph, and whether the rule is met."""
+
+    rmse: float
+    unfused_rmse: float | None
+    max_abs: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class CascadeEntry:
+    """Everything known about one candidate, fused or not.
+
+    Args:
+        id: unique in the report; a safe identifier.
+        kind: one of ``options.KINDS``.
+        verdict: what was done.
+        reason: why not, for ``unfused``; null exactly for ``fused``.
+        onnx_nodes: names of the nodes covered; untrusted text.
+        reductions: in the cascade's order.
+        derivation: null where the algebra wasn't reached.
+        exactness: ``exact`` or ``reordered-rounding``; null where nothing is claimed.
+        strategy: ``single-segment``, ``multi-segment``, ``resident`` or ``unfused``.
+        schedule: the choices made, by name.
+    """
+
+    id: str
+    kind: str
+    verdict: Literal["fused", "unfused"]
+    reason: Reason | None
+    onnx_nodes: tuple[str, ...]
+    reductions: tuple[ReductionEntry, ...]
+    derivation: DerivationEntry | None = None
+    exactness: str | None = None
+    strategy: str = "unfused"
+    schedule: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    traffic: Traffic | None = None
+    time: Time | None = None
+    error: NumericError | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.id}: unknown kind {self.kind!r}")
+        if (self.verdict == "fused") != (self.reason is None):
+            raise ValueError(f"{self.id}: a reason goes with every unfused cascade and with no fused one")
+
+    @property
+    def fused(self) -> bool:
+        """Whether one kernel computes the whole cascade."""
+        return self.verdict == "fused"
+
+
+@dataclass(frozen=True)
+class FusionReport:
+    """The report of one compile."""
+
+    model: ModelInfo
+    target: TargetInfo
+    cascades: tuple[CascadeEntry, ...]
+
+    @property
+    def fused(self) -> int:
+        """Number of fused cascades."""
+        return sum(entry.fused for entry in self.cascades)
+
+    def kinds(self, fused_only: bool = False) -> dict[str, int]:
+        """Number of cascades of each kind that occurs, sorted by kind."""
+        return dict(sorted(Counter(e.kind for e in self.cascades if e.fused or not fused_only).items()))
+
+    def summary(self) -> dict[str, Any]:
+        """The counts that the JSON form carries."""
+        return {"cascades": len(self.cascades), "fused": self.fused, "kinds": self.kinds()}
+
+    def as_data(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        data = encode(self)
+        return {
+            "schema": SCHEMA,
+            "model": data["model"],
+            "target": data["target"],
+            "summary": self.summary(),
+            "cascades": data["cascades"],
+        }
+
+    def to_json(self) -> str:
+        """The report as deterministic JSON text."""
+        return to_text(self.as_data())
+
+    @staticmethod
+    def from_json(text: str) -> FusionReport:
+        """Read a report back, checking every key.
+
+        Raises:
+            RecordError: the text isn't a report of this schema; the message names the place.
+        """
+        data = parse(text)
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise RecordError(f"schema: not a {SCHEMA} document")
+        body = {key: value for key, value in data.items() if key not in ("schema", "summary")}
+        report = decode(FusionReport, body)
+        if data.get("summary") != report.summary():
+            raise RecordError("summary: doesn't agree with the cascades")
+        return report
+
+    def __str__(self) -> str:
+        lines = [f"report on {self.model.name} for {self.target.name}: {self.fused} of {len(self.cascades)} fused"]
+        for entry in self.cascades:
+            lines.append(f"  {entry.id} {entry.kind} {entry.verdict} {entry.strategy} {entry.reason or ''}".rstrip())
+        return "\n".join(lines)

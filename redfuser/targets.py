@@ -1,0 +1,174 @@
+"""Devices to compile for, described in ``configs/targets/*.toml``."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass, replace
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from redfuser.errors import UnsupportedTargetError
+from redfuser.host import read_host
+from redfuser.records import RecordError, decode
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """An x86-64 processor.
+
+    Args:
+        name: file name of the description, without ``.toml``.
+        description: one line for people.
+        arch: psABI level (``x86-64`` to ``x86-64-v4``), which LLVM takes as ``mcpu``.
+        features: LLVM features beyond the level, such as ``avx512vnni`` and ``amx-int8``.
+        vector_bits: widest vector register.
+        cores: threads that kernels are planned for.
+        l1_kb: data cache of one core.
+        l2_kb: second-level cache of one core.
+        clock_ghz: nominal; enters modelled times only.
+        bandwidth_gbs: memory bandwidth of all cores together; enters modelled times only.
+    """
+
+    name: str
+    description: str
+    arch: str
+    vector_bits: int
+    cores: int
+    l1_kb: int
+    l2_kb: int
+    clock_ghz: float
+    bandwidth_gbs: float
+    features: tuple[str, ...] = ()
+    kind: Literal["cpu"] = "cpu"
+
+    @property
+    def lanes(self) -> int:
+        """float32 elements of one vector."""
+        return self.vector_bits // 32
+
+    @property
+    def gflops(self) -> float:
+        """Nominal float32 peak of all cores: two fused multiply-adds a cycle and core."""
+        return self.cores * self.clock_ghz * 2 * 2 * self.lanes
+
+    def llvm(self) -> dict[str, Any]:
+        """The argument of ``tvm.target.Target``. A level with explicit features, since ``native`` means generic."""
+        wide = ["-prefer-256-bit"] if self.vector_bits >= 512 else []
+        return {
+            "kind": "llvm",
+            "mtriple": "x86_64-unknown-linux-gnu",
+            "mcpu": self.arch,
+            "mattr": [f"+{feature}" for feature in self.features] + wide,
+            "num-cores": self.cores,
+        }
+
+    def __str__(self) -> str:
+        extra = f" +{' +'.join(self.features)}" if self.features else ""
+        return f"{self.name}: {self.arch}{extra}, {self.cores} cores, {self.vector_bits}-bit vectors"
+
+
+@dataclass(frozen=True)
+class GpuTarget:
+    """An NVIDIA GPU; figures are the vendor's, dense.
+
+    Args:
+        name: file name of the description, without ``.toml``.
+        description: one line for people.
+        arch: compute capability, such as ``sm_90a``.
+        multiprocessors: streaming multiprocessors.
+        memory_gb: device memory.
+        bandwidth_gbs: device memory bandwidth.
+        fp32_tflops: peak without tensor cores.
+        fp16_tflops: tensor core peak for float16 and bfloat16.
+        fp8_tflops: tensor core peak for float8; 0 where the device has none.
+        l2_mb: second-level cache.
+        shared_kb: shared memory of a multiprocessor.
+        shared_block_kb: the most one block may use.
+        threads: resident threads of a multiprocessor.
+        registers: 32-bit registers of a multiprocessor.
+    """
+
+    name: str
+    description: str
+    arch: str
+    multiprocessors: int
+    memory_gb: int
+    bandwidth_gbs: float
+    fp32_tflops: float
+    fp16_tflops: float
+    l2_mb: int
+    shared_kb: int
+    shared_block_kb: int
+    threads: int
+    fp8_tflops: float = 0.0
+    registers: int = 65536
+    kind: Literal["gpu"] = "gpu"
+
+    def __str__(self) -> str:
+        memory = f"{self.memory_gb} GB at {self.bandwidth_gbs:g} GB/s"
+        return f"{self.name}: {self.arch}, {self.multiprocessors} multiprocessors, {memory}"
+
+
+Target = CpuTarget | GpuTarget
+
+
+def config_folder() -> Path:
+    """The folder ``configs``: the installed package, or the checkout's folder when nothing is installed."""
+    if find_spec("redfuser_configs") is not None:
+        return Path(str(resources.files("redfuser_configs")))
+    return Path(__file__).resolve().parents[1] / "configs"
+
+
+def target_names() -> tuple[str, ...]:
+    """Names of the targets that come with redfuser, sorted."""
+    return tuple(sorted(path.stem for path in (config_folder() / "targets").glob("*.toml")))
+
+
+def load_target(name_or_path: str) -> Target:
+    """The target of that name, or the one described in a ``.toml`` file.
+
+    ``arch = "host"`` is replaced by what this machine has.
+
+    Raises:
+        UnsupportedTargetError: no such target, a description that cannot be read, or a host that isn't x86-64.
+    """
+    own_file = name_or_path.endswith(".toml")
+    if not own_file and name_or_path not in target_names():
+        near = difflib.get_close_matches(name_or_path, target_names(), n=3, cutoff=0.4)
+        raise UnsupportedTargetError(
+            f"unknown target {name_or_path!r}",
+            f"did you mean {' or '.join(near)}?" if near else "redfuser targets lists the known ones",
+        )
+    path = Path(name_or_path) if own_file else config_folder() / "targets" / f"{name_or_path}.toml"
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _build(path.stem, data)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecordError) as error:
+        raise UnsupportedTargetError(
+            f"cannot read the target description {name_or_path!r}: {error}",
+            "see configs/targets/cpu-avx2.toml for the keys",
+        ) from error
+
+
+def _build(name: str, data: dict[str, Any]) -> Target:
+    kind = data.get("kind")
+    if kind not in ("cpu", "gpu"):
+        raise RecordError(f"kind: {kind!r} is not 'cpu' or 'gpu'")
+    if kind == "cpu" and data.get("arch") == "host":
+        host = read_host()
+        data = {
+            "features": list(host.features),
+            "vector_bits": host.vector_bits,
+            "cores": host.cores,
+            "l1_kb": host.l1_kb,
+            "l2_kb": host.l2_kb,
+            **data,
+            "arch": host.level,
+        }
+    if kind == "gpu":
+        return decode(GpuTarget, {"name": name, **data})
+    target = decode(CpuTarget, {"name": name, **data})
+    return replace(target, features=tuple(sorted(target.features)))

@@ -1,0 +1,8 @@
+"""Packages whose folder has another name; everything else is in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+setup(
+    packages=[*find_packages(include=["redfuser", "redfuser.*"]), "redfuser_cli", "redfuser_configs"],
+    package_dir={"redfuser_cli": "cli", "redfuser_configs": "configs"},
+)
