@@ -1,0 +1,211 @@
+"""From a group of reductions to a :class:`~redfuser.cascade.model.Cascade` in clean coordinates. No TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from redfuser.cascade.ancestry import Ancestry
+from redfuser.cascade.expand import Expander, reduced_extent
+from redfuser.cascade.frontier import find_outputs
+from redfuser.cascade.graph import Definition, Graph
+from redfuser.cascade.model import Cascade, Output, Reduction
+from redfuser.cascade.placement import NotPlaceable, Placement, split_axes, substitution
+from redfuser.cascade.producers import Producer, candidates, place_producers
+from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, axis, index, load, loads, op, transform
+from redfuser.indexing import linear, replace
+from redfuser.reason import Reason
+
+
+class Assembler:
+    """Builds the cascade of one group; every step may refuse with a reason."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        ancestry: Ancestry,
+        consumers: Mapping[str, tuple[str, ...]],
+        members: Sequence[str],
+    ) -> None:
+        self.graph = graph
+        self.members = tuple(members)
+        names = candidates(graph, consumers, members)
+        self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
+        self.outputs = find_outputs(graph, ancestry, consumers, members, Expander(graph, members))
+        refused = self._place(names)
+        if refused:
+            self._place([name for name in names if name not in refused])
+
+    def _place(self, names: Sequence[str]) -> frozenset[str]:
+        """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
+        self.expander = Expander(self.graph, [*self.members, *names])
+        self.placement = Placement(self.graph, self.members, self.shared, self.expander)
+        self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.outputs}
+        maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]
+        self.producers, refused = place_producers(self.graph, names, self.shared, maps, self.expander)
+        return refused
+
+    def _output_value(self, definition: Definition) -> tuple[Expr, dict[Axis, Expr]]:
+        """An output's element and the place of its axes, in the common coordinates."""
+        name = definition.tensor.name
+        if name in self.placement.places:
+            place = self.placement.places[name]
+            return load(definition.tensor, *(place[a] for a in definition.axes)), dict(place)
+        place, free = self.placement.solve(definition)
+        free = [a for a in free if a.extent > 1]
+        if free:
+            along = self._along_shared(free)
+            place = {a: replace(value, dict(along)) for a, value in place.items()}
+        value = replace(self.expander.body(definition), dict(place))
+        if free and not self._reads_along(value):
+            raise NotPlaceable(Reason("misaligned", f"{name} runs over an axis the cascade doesn't have", str(free[0])))
+        return value, place
+
+    def _along_shared(self, free: Sequence[Axis]) -> dict[Axis, Expr]:
+        """The undetermined axes of an output as digits of the shared axis."""
+        stride = self.shared.extent
+        along: dict[Axis, Expr] = {}
+        for part in free:
+            if stride % part.extent:
+                raise NotPlaceable(Reason("misaligned", "an output's axes don't span the shared axis", str(part)))
+            stride //= part.extent
+            digit = op("floormod", op("floordiv", self.shared, index(stride)), index(part.extent))
+            along[part] = linear(digit).expr()
+        if stride != 1:
+            raise NotPlaceable(Reason("misaligned", "an output's axes don't span the shared axis", str(free[0])))
+        return along
+
+    def _reads_along(self, value: Expr) -> bool:
+        """Whether the value reads an element that a member's map reads too, at the same place along the axis."""
+        read = {n for body in self.placement.maps.values() for n in loads(body) if self.shared in axes_of(n)}
+        return any(node in read for node in loads(value))
+
+    def build(self, name: str) -> Cascade:
+        """Rename everything into the cascade's own vocabulary.
+
+        Raises:
+            NotPlaceable: an index doesn't come out affine or a load may leave its tensor.
+        """
+        root = self.graph.definitions[self.members[-1]]
+        everything = [
+            *self.placement.maps.values(),
+            *(value for value, _ in self.values.values()),
+            *(i for _, place in self.values.values() for i in place.values()),
+            *(i for place in self.placement.places.values() for i in place.values()),
+            *(p.map for p in self.producers),
+        ]
+        parts = split_axes(root.axes, everything)
+        used = self._row_digits(parts)
+        clean: dict[Expr, Expr] = {self.shared: self.shared}
+        rows: list[Axis] = []
+        for pieces in parts.values():
+            for piece in pieces:
+                is_row = piece in used
+                renamed = axis(f"{'i' if is_row else 'j'}{sum(1 for a in clean if a != self.shared)}", piece.extent)
+                clean[piece] = renamed
+                if is_row:
+                    rows.append(renamed)
+        naming = _Naming(self, substitution(parts), clean)
+        producers = tuple(naming.producer(k, p) for k, p in enumerate(self.producers))
+        reductions = tuple(naming.reduction(k, member) for k, member in enumerate(self.members))
+        outputs = tuple(naming.output(name, *self.values[name]) for name in self.outputs)
+        own = {r.result for r in (*producers, *reductions)}
+        exprs = [*(r.map for r in (*producers, *reductions)), *(o.value for o in outputs)]
+        inputs = dict.fromkeys(n.tensor for e in exprs for n in loads(e) if n.tensor not in own)
+        _check_bounds(exprs)
+        cascade = Cascade(
+            name, tuple(rows), self.shared, tuple(inputs), producers, reductions, outputs, self._onnx_nodes()
+        )
+        cascade.verify()
+        return cascade
+
+    def _row_digits(self, parts: Mapping[Axis, tuple[Axis, ...]]) -> set[Axis]:
+        """Digits of the root's axes that some other member keeps; all of them where the root stands alone."""
+        if len(self.members) == 1:
+            return {d for p in parts.values() for d in p}
+        split = substitution(parts)
+        places = [self.placement.places[m] for m in self.members[:-1]]
+        return {a for place in places for value in place.values() for a in axes_of(replace(value, split))}
+
+    def _onnx_nodes(self) -> tuple[str, ...]:
+        order = list(self.graph.inputs_of)
+        bindings = sorted(self.expander.used, key=order.index)
+        return tuple(dict.fromkeys(node for b in bindings for node in self.graph.provenance.get(b, ())))
+
+
+class _Naming:
+    """Replaces graph tensors of members and producers by the cascade's own, loaded at their own axes."""
+
+    def __init__(self, owner: Assembler, split: Mapping[Expr, Expr], clean: Mapping[Expr, Expr]) -> None:
+        self.owner = owner
+        self.split = split
+        self.clean = clean
+        self.results: dict[str, Expr] = {}
+
+    def expr(self, value: Expr) -> Expr:
+        """An expression in final names."""
+        renamed = replace(replace(value, self.split), self.clean)
+
+        def rule(node: Expr) -> Expr:
+            if isinstance(node, Load) and node.tensor.name in self.results:
+                return self.results[node.tensor.name]
+            return node
+
+        return transform(renamed, rule)
+
+    def _axes(self, indices: Iterable[Expr], size: int, what: str) -> tuple[Axis, ...]:
+        found: dict[Axis, None] = {}
+        for value in indices:
+            for atom, _ in linear(self.expr(value)).terms:
+                if not isinstance(atom, Axis):
+                    raise NotPlaceable(Reason("not-affine", f"an index of {what} isn't affine", str(atom)))
+                found.setdefault(atom)
+        total = 1
+        for a in found:
+            total *= a.extent
+        if total != size:
+            raise NotPlaceable(Reason("misaligned", f"{what} isn't read at every element once"))
+        return tuple(found)
+
+    def producer(self, number: int, item: Producer) -> Reduction:
+        """A tile-local contraction under the name ``dot<number>``."""
+        contracted = axis(f"k{number}", item.over.extent)
+        body = self.expr(replace(item.map, {item.over: contracted}))
+        definition = self.owner.graph.definitions[item.name]
+        axes = self._axes(item.place.values(), definition.tensor.size, item.name)
+        result = Tensor(f"dot{number}", tuple(a.extent for a in axes), definition.tensor.dtype)
+        value: Expr = load(result, *axes)
+        if item.scale != 1.0:
+            value = op("mul", value, Const(value.dtype, item.scale))
+        self.results[item.name] = value
+        return Reduction(result, definition.combiner, axes, contracted, body)
+
+    def reduction(self, number: int, member: str) -> Reduction:
+        """A member under the name of its combiner."""
+        definition = self.owner.graph.definitions[member]
+        body = self.expr(self.owner.placement.maps[member])
+        axes = self._axes(self.owner.placement.places[member].values(), definition.tensor.size, member)
+        result = Tensor(f"{definition.combiner}{number}", tuple(a.extent for a in axes), definition.tensor.dtype)
+        self.results[member] = load(result, *axes)
+        return Reduction(result, definition.combiner, axes, self.owner.shared, body)
+
+    def output(self, name: str, value: Expr, place: Mapping[Axis, Expr]) -> Output:
+        """What the rest of the model reads."""
+        definition = self.owner.graph.definitions[name]
+        indices = tuple(self.expr(place[a]) for a in definition.axes)
+        axes = self._axes(place.values(), definition.tensor.size, name)
+        ordered = tuple(sorted(axes, key=lambda a: (a == self.owner.shared, a.name)))
+        return Output(definition.tensor, ordered, indices, self.expr(value))
+
+
+def _check_bounds(exprs: Iterable[Expr]) -> None:
+    """Refuse loads that are only valid under a condition (padding): every lane of a tile evaluates both sides."""
+    for expr in exprs:
+        for node in loads(expr):
+            for place, extent in zip(node.indices, node.tensor.shape, strict=True):
+                if loads(place):
+                    continue
+                low, high = linear(place).bounds()
+                if low < 0 or high >= extent:
+                    raise NotPlaceable(Reason("guarded-load", "an element is read under a condition", str(node)))
+
+

@@ -1,0 +1,103 @@
+"""Detection: from the graph of definitions to its cascades, and why the rest isn't one. No TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from redfuser.cascade.ancestry import Ancestry
+from redfuser.cascade.assemble import Assembler
+from redfuser.cascade.frontier import NotSeparable
+from redfuser.cascade.graph import Graph
+from redfuser.cascade.grouping import group_reductions
+from redfuser.cascade.kinds import classify
+from redfuser.cascade.model import Cascade
+from redfuser.cascade.placement import NotPlaceable
+from redfuser.reason import Reason
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Reductions that depend on each other over one axis, but were not made a cascade."""
+
+    members: tuple[str, ...]
+    onnx_nodes: tuple[str, ...]
+    reason: Reason
+
+    def __str__(self) -> str:
+        return f"rejected {', '.join(self.members)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What was found in one model.
+
+    Args:
+        cascades: disjoint, in graph order.
+        rejected: groups that form a chain but can't be cut out of the model as one kernel.
+        boundaries: pairs of dependent reductions that were kept apart, with the reason.
+    """
+
+    cascades: tuple[Cascade, ...]
+    rejected: tuple[Rejected, ...]
+    boundaries: tuple[tuple[str, str, Reason], ...]
+
+    def __str__(self) -> str:
+        lines = [str(c) for c in self.cascades] + [str(r) for r in self.rejected]
+        lines += [f"boundary {a} | {b}: {reason}" for a, b, reason in self.boundaries]
+        return "\n".join(lines)
+
+
+def detect(graph: Graph) -> Detection:
+    """Find the maximal cascades of a graph (METHOD §1; DESIGN "Detection")."""
+    ancestry = Ancestry(graph)
+    consumers = graph.consumers()
+    grouping = group_reductions(graph, ancestry)
+    cascades: list[Cascade] = []
+    rejected: list[Rejected] = []
+    counts: dict[str, int] = {}
+    for members in grouping.groups:
+        if len(members) == 1 and not _broadcasts_back(graph, consumers, members[0]):
+            continue
+        try:
+            cascade = Assembler(graph, ancestry, consumers, members).build("candidate")
+        except (NotPlaceable, NotSeparable) as refusal:
+            if len(members) > 1:
+                rejected.append(Rejected(members, _nodes(graph, members), refusal.reason))
+            continue
+        if not is_cascade(cascade):
+            continue
+        kind = classify(cascade)
+        number = counts[kind] = counts.get(kind, -1) + 1
+        cascades.append(replace(cascade, name=f"{kind}_{number}"))
+    boundaries = tuple((a, b, reason) for (a, b), reason in grouping.refused)
+    return Detection(tuple(cascades), tuple(rejected), boundaries)
+
+
+def is_cascade(cascade: Cascade) -> bool:
+    """At least two reductions, or one whose result is used on every element of the axis again."""
+    again = any(cascade.axis in output.axes for output in cascade.outputs)
+    return len(cascade.reductions) > 1 or again
+
+
+def _broadcasts_back(graph: Graph, consumers: Mapping[str, tuple[str, ...]], name: str) -> bool:
+    """Whether a lone reduction's result soon meets a larger tensor: a cheap filter before the full analysis."""
+    size = graph.definitions[name].tensor.size
+    if name in graph.outputs or not graph.definitions[name].reduced:
+        return False
+    pending, seen = [name], {name}
+    while pending and len(seen) < 32:
+        for user in consumers.get(pending.pop(), ()):
+            definition = graph.definitions[user]
+            if definition.is_reduction or user in seen:
+                continue
+            if definition.tensor.size > size:
+                return True
+            seen.add(user)
+            pending.append(user)
+    return False
+
+
+def _nodes(graph: Graph, members: tuple[str, ...]) -> tuple[str, ...]:
+    bindings = dict.fromkeys(graph.definitions[m].binding for m in members)
+    return tuple(dict.fromkeys(node for b in bindings for node in graph.provenance.get(b, ())))

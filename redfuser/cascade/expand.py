@@ -1,0 +1,116 @@
+"""Inlining of element-wise definitions into one expression. No TVM.
+
+Three kinds are inlined: those that lead to a member of the cascade (they must be computed on the tile),
+intermediates that aren't kept in memory, and *views*: movement and cheap arithmetic on one element.
+Everything else stays a load of a stored tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from redfuser.cascade.graph import Definition, Graph
+from redfuser.expr import Axis, Const, Expr, Load, Op, index, loads, op, substitute, transform, walk
+from redfuser.indexing import linear, simplify
+
+#: Operators cheap enough to repeat wherever the element is read.
+VIEW_OPERATORS = frozenset({"cast", "add", "sub", "mul", "div", "abs", "max", "min", "pow", "select", "not"})
+VIEW_OPERATORS |= {"eq", "ne", "lt", "le", "gt", "ge"}
+
+
+def is_view(body: Expr) -> bool:
+    """Whether an element depends on just one element of another tensor, by movement and cheap arithmetic."""
+    read = loads(body)
+    if len(read) != 1 or any(loads(i) for i in read[0].indices):
+        return False
+    return all(isinstance(n, Load | Const) or n in walk_indices(read[0]) or _is_cheap(n) for n in walk(body))
+
+
+def walk_indices(node: Load) -> frozenset[Expr]:
+    """All nodes inside the indices of a load."""
+    return frozenset(inner for i in node.indices for inner in walk(i))
+
+
+def _is_cheap(node: Expr) -> bool:
+    if isinstance(node, Op) and node.name == "pow":
+        exponent = node.args[1]
+        return isinstance(exponent, Const) and exponent.value in (1, 2)
+    if isinstance(node, Op) and node.name == "select" and not loads(node.args[0]):
+        return False  # padding: the load is only valid where the condition holds
+    return isinstance(node, Op) and node.name in VIEW_OPERATORS
+
+
+class Expander:
+    """Expands definitions relative to the members of one cascade, and remembers which bindings it went through."""
+
+    def __init__(self, graph: Graph, members: Collection[str]) -> None:
+        self.graph = graph
+        self.members = frozenset(members)
+        self.used: set[str] = set()
+        self._reaches: dict[str, bool] = {}
+
+    def reaches(self, name: str) -> bool:
+        """Whether an element-wise definition leads to a member through element-wise definitions alone."""
+        stack = [name]
+        while stack:
+            current = stack[-1]
+            if current in self._reaches:
+                stack.pop()
+                continue
+            definition = self.graph.definitions.get(current)
+            if definition is None or definition.is_reduction:
+                self._reaches[current] = current in self.members
+                continue
+            sources = {node.tensor.name for node in loads(definition.body)}
+            pending = [s for s in sources if s not in self._reaches]
+            if pending and not any(self._reaches.get(s) for s in sources):
+                stack.append(pending[0])
+                continue
+            self._reaches[current] = any(self._reaches.get(s) for s in sources)
+        return self._reaches[name]
+
+    def inlines(self, name: str) -> bool:
+        """Whether a load of this tensor is replaced by its definition."""
+        definition = self.graph.definitions.get(name)
+        if definition is None or definition.is_reduction:
+            return False
+        return self.reaches(name) or name not in self.graph.stored or is_view(definition.body)
+
+    def body(self, definition: Definition) -> Expr:
+        """A definition's element over its own axes, everything inlinable inlined, indices simplified."""
+        self.used.add(definition.binding)
+        return simplify(self._inline(definition.body))
+
+    def _inline(self, expr: Expr) -> Expr:
+        def rule(node: Expr) -> Expr:
+            if not isinstance(node, Load) or not self.inlines(node.tensor.name):
+                return node
+            definition = self.graph.definitions[node.tensor.name]
+            self.used.add(definition.binding)
+            where = dict(zip(definition.axes, (linear(i).expr() for i in node.indices), strict=True))
+            return self._inline(simplify(substitute(definition.body, dict(where))))
+
+        return transform(expr, rule)
+
+
+def flatten_reduced(definition: Definition, shared: Axis) -> dict[Expr, Expr]:
+    """The reduced axes of a definition as digits of one axis of the same total extent."""
+    result: dict[Expr, Expr] = {}
+    stride = shared.extent
+    for reduced in definition.reduced:
+        stride //= max(reduced.extent, 1)
+        quotient = shared if stride == 1 else op("floordiv", shared, index(stride))
+        outer = reduced.extent * stride == shared.extent
+        digit = quotient if outer else op("floormod", quotient, index(reduced.extent))
+        result[reduced] = linear(digit).expr()
+    return result
+
+
+def reduced_extent(definition: Definition) -> int:
+    """How many elements each result folds."""
+    total = 1
+    for reduced in definition.reduced:
+        total *= reduced.extent
+    return total
+
+

@@ -1,0 +1,81 @@
+"""How far a cascade reaches downstream: what it computes for the rest of the model. No TVM.
+
+Starting from the members, element-wise consumers are absorbed as long as nothing is computed twice and
+the set stays convex. What is still read from outside then becomes an output, and must be a tensor
+that the module keeps in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from redfuser.cascade.ancestry import Ancestry
+from redfuser.cascade.expand import Expander
+from redfuser.cascade.graph import Graph
+from redfuser.expr import loads
+from redfuser.reason import Reason
+
+
+class NotSeparable(Exception):
+    """The cascade can't be cut out of the model; carries the reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def find_outputs(
+    graph: Graph,
+    ancestry: Ancestry,
+    consumers: Mapping[str, tuple[str, ...]],
+    members: Sequence[str],
+    expander: Expander,
+) -> tuple[str, ...]:
+    """Names of the tensors the cascade must write, in graph order.
+
+    Raises:
+        NotSeparable: an intermediate that isn't kept in memory is needed by another reduction outside.
+    """
+    inside = set(members)
+    outputs: set[str] = set()
+    pending = [*_between(graph, members, expander), *members]
+    inside |= set(pending)
+    while pending:
+        name = pending.pop(0)
+        outside = [c for c in consumers.get(name, ()) if c not in inside]
+        if not outside and name not in graph.outputs:
+            continue
+        absorbed = [c for c in outside if _absorbable(graph, ancestry, members, c)]
+        free = name not in graph.stored or len(outside) == 1
+        if free and name not in graph.outputs and len(absorbed) == len(outside):
+            inside |= set(absorbed)
+            pending += absorbed
+        elif name in graph.stored:
+            outputs.add(name)
+        else:
+            inside |= set(absorbed)
+            pending += absorbed
+            blocked = [c for c in outside if c not in absorbed]
+            raise NotSeparable(Reason("not-separable", f"{name} is not kept in memory", blocked[0]))
+    order = {name: k for k, name in enumerate(graph.definitions)}
+    return tuple(sorted(outputs, key=order.__getitem__))
+
+
+def _between(graph: Graph, members: Sequence[str], expander: Expander) -> list[str]:
+    """Element-wise definitions that members' maps go through on the way to other members."""
+    found: dict[str, None] = {}
+    pending = list(members)
+    while pending:
+        definition = graph.definitions[pending.pop()]
+        for node in loads(definition.body):
+            name = node.tensor.name
+            source = graph.definitions.get(name)
+            if source and not source.is_reduction and name not in found and expander.reaches(name):
+                found[name] = None
+                pending.append(name)
+    return list(found)
+
+
+def _absorbable(graph: Graph, ancestry: Ancestry, members: Sequence[str], candidate: str) -> bool:
+    """Element-wise, and no other reduction lies between a member and it."""
+    return not graph.definitions[candidate].is_reduction and ancestry.detour([*members], candidate) is None

@@ -1,0 +1,139 @@
+"""Which reductions belong together: maximal convex sets linked by dependence over one shared axis. No TVM.
+
+Reduction R depends on R' *by row* when R's map loads R' at an index free of R's own reduced axis: the
+value of R' is one number for the whole fold. Both then belong to one cascade if they fold the same number of
+elements, read a common element at the same place along the axis, and no other reduction lies on a path between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from redfuser.cascade.ancestry import Ancestry
+from redfuser.cascade.expand import Expander, flatten_reduced, reduced_extent
+from redfuser.cascade.graph import Definition, Graph
+from redfuser.expr import Axis, Expr, Op, axes_of, axis, loads
+from redfuser.indexing import replace
+from redfuser.reason import Reason
+
+
+@dataclass
+class Grouping:
+    """The groups found, each in graph order, and why some links were not made."""
+
+    groups: list[tuple[str, ...]]
+    refused: list[tuple[tuple[str, str], Reason]] = field(default_factory=list)
+
+
+def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
+    """Group every reduction of the graph; lone reductions form groups of one."""
+    owner: dict[str, list[str]] = {}
+    result = Grouping([])
+    for name, definition in graph.definitions.items():
+        if not definition.is_reduction:
+            continue
+        owner[name] = [name]
+        for source in row_dependencies(graph, ancestry, definition):
+            if owner[source] is owner[name]:
+                continue
+            merged = sorted({*owner[source], *owner[name]}, key=ancestry.bit.__getitem__)
+            reason = _refusal(graph, ancestry, definition, graph.definitions[source], merged)
+            if reason is None:
+                for member in merged:
+                    owner[member] = merged
+            elif reason.code != "different-extent":
+                result.refused.append(((source, name), reason))
+    seen: set[int] = set()
+    for group in owner.values():
+        if id(group) not in seen:
+            seen.add(id(group))
+            result.groups.append(tuple(group))
+    return result
+
+
+def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -> tuple[str, ...]:
+    """Reductions that ``definition``'s map loads at an index free of its reduced axes, nearest first.
+
+    The search doesn't look behind a tensor that another reduction on the way here also reads: whatever lies
+    behind it is separated from ``definition`` by that reduction. This keeps it local in a residual network.
+    """
+    found: dict[str, None] = {}
+    seen: set[tuple[str, frozenset[int]]] = set()
+    pending: list[tuple[Expr, frozenset[Axis]]] = [(definition.body, frozenset(definition.reduced))]
+    above = ancestry.of[definition.tensor.name] & ~ancestry.mask([definition.tensor.name])
+    while pending:
+        body, folded = pending.pop(0)
+        for node in loads(body):
+            name = node.tensor.name
+            touched = frozenset(k for k, i in enumerate(node.indices) if axes_of(i) & folded)
+            source = graph.definitions.get(name)
+            if source is None or (name, touched) in seen:
+                continue
+            seen.add((name, touched))
+            if source.is_reduction:
+                if not touched:
+                    found.setdefault(name)
+            elif not ancestry.readers[name] & above & ~ancestry.mask(found):
+                pending.append((source.body, frozenset(source.axes[k] for k in touched)))
+    return tuple(found)
+
+
+def _refusal(
+    graph: Graph, ancestry: Ancestry, later: Definition, earlier: Definition, merged: list[str]
+) -> Reason | None:
+    """Why two dependent reductions can't share a cascade; None if they can."""
+    if reduced_extent(later) != reduced_extent(earlier):
+        return Reason("different-extent", "the reductions fold different numbers of elements")
+    detour = ancestry.detour(merged)
+    if detour is not None:
+        return Reason("not-convex", "another reduction lies between the two", f"{earlier.tensor.name} -> {detour}")
+    members = [name for name in merged if name != later.tensor.name]
+    expander = Expander(graph, members)
+    shared = axis("l", reduced_extent(later))
+    body = replace(expander.body(later), flatten_reduced(later, shared))
+    where = _position(body, earlier)
+    if where is None:
+        return Reason("misaligned", "an earlier result is read at several places of the same row")
+    other = replace(expander.body(earlier), {**where, **flatten_reduced(earlier, shared)})
+    if not _common(body, other, shared):
+        return Reason("no-shared-element", "the maps read no common element along the axis")
+    if _is_weight_product(graph, body, shared, set(axes_of(body)) - {shared}):
+        return Reason(
+            "weight-product",
+            "a matrix product with a constant weight is faster as a packed GEMM of its own",
+            later.tensor.name,
+        )
+    return None
+
+
+def _position(body: Expr, earlier: Definition) -> dict[Expr, Expr] | None:
+    places = {node.indices for node in loads(body) if node.tensor == earlier.tensor}
+    if len(places) != 1:
+        return None
+    return dict(zip(earlier.axes, places.pop(), strict=True))
+
+
+def _common(body: Expr, other: Expr, shared: Axis) -> bool:
+    """Whether both maps read an element at the same place along the axis."""
+    mine = {node for node in loads(body) if shared in axes_of(node)}
+    return any(node in mine for node in loads(other))
+
+
+def _is_weight_product(graph: Graph, body: Expr, shared: Axis, free: set[Axis]) -> bool:
+    """Whether the map is a product with a constant factor that alone carries further axes: a GEMM with weights."""
+    constant = [f for f in factors(body) if _is_constant(graph, f) and shared in axes_of(f)]
+    others = [f for f in factors(body) if f not in constant]
+    own = set().union(*(axes_of(f) for f in constant)) - {shared} if constant else set()
+    return bool(own & free) and not any(own & axes_of(f) for f in others)
+
+
+def _is_constant(graph: Graph, factor: Expr) -> bool:
+    read = loads(factor)
+    return bool(read) and all(node.tensor.name in graph.constants for node in read)
+
+
+def factors(expr: Expr) -> list[Expr]:
+    """The multiplicative factors of an expression."""
+    if isinstance(expr, Op) and expr.name == "mul":
+        return factors(expr.args[0]) + factors(expr.args[1])
+    return [expr]

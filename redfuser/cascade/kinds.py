@@ -1,0 +1,41 @@
+"""What people call a cascade, read off its shape: for reports and gates, never for decisions. No TVM."""
+
+from __future__ import annotations
+
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.expr import Expr, Op, axes_of, walk
+
+KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "logsumexp", "other")
+
+
+def classify(cascade: Cascade) -> str:
+    """One of :data:`KINDS`."""
+    elementwise = any(cascade.axis in output.axes for output in cascade.outputs)
+    combiners = [r.combiner for r in cascade.reductions]
+    contraction = any(_own_axes(cascade, r) for r in cascade.reductions)
+    exponential = any(_has(r.map, "exp") for r in cascade.reductions)
+    rounding = any(_has(r.map, "round") or _has_narrow_cast(r.map) for r in cascade.reductions)
+    if exponential and "max" in combiners:
+        if contraction:
+            return "attention"
+        return "softmax" if elementwise else "logsumexp"
+    if rounding and contraction and "max" in combiners:
+        return "quant_gemm"
+    if set(combiners) == {"sum"} and not contraction:
+        return "norm" if elementwise else "moments"
+    return "other"
+
+
+def _own_axes(cascade: Cascade, reduction: Reduction) -> bool:
+    return bool(set(reduction.axes) - set(cascade.rows)) and cascade.axis in axes_of(reduction.map)
+
+
+def _has(expr: Expr, name: str) -> bool:
+    return any(isinstance(node, Op) and node.name == name for node in walk(expr))
+
+
+def _has_narrow_cast(expr: Expr) -> bool:
+    return any(
+        isinstance(node, Op) and node.name == "cast" and node.dtype.startswith(("int8", "uint8", "float8"))
+        for node in walk(expr)
+    )
