@@ -51,8 +51,8 @@ def encode(value: object) -> Any:
 
 
 def to_text(data: object) -> str:
-    """Indented JSON ending in a newline, ASCII only: safe to print and byte-identical for equal values."""
-    return json.dumps(encode(data), indent=2, allow_nan=False) + "\n"
+    """JSON-ready data as indented text ending in a newline, ASCII only: safe to print, keys in the order given."""
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def digest(value: object) -> str:

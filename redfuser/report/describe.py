@@ -1,0 +1,186 @@
+"""A fusion report in words: the document that every rendering lays out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from redfuser.report.document import Block, Document, Section
+from redfuser.report.value import (
+    CascadeEntry,
+    DerivationEntry,
+    FusionReport,
+    NumericError,
+    RecurrenceEntry,
+    ReductionEntry,
+    StateEntry,
+    Traffic,
+)
+
+#: operator name -> how "a under it with b" is written
+INFIX: dict[str, str] = {
+    "sum": "{} + {}",
+    "add": "{} + {}",
+    "prod": "{} * {}",
+    "mul": "{} * {}",
+    "pow": "{} ^ {}",
+    "max": "max({}, {})",
+    "min": "min({}, {})",
+}
+
+HEADER = ("cascade", "kind", "verdict", "strategy", "memory traffic", "time", "why not")
+
+
+def describe_report(report: FusionReport) -> Document:
+    """The whole report as a document; one table row and one section a cascade."""
+    return Document(
+        title=f"Fusion report: {report.model.name}",
+        lead=tuple(_lead(report)),
+        header=HEADER,
+        rows=tuple(map(_row, report.cascades)),
+        sections=tuple(map(_section, report.cascades)),
+    )
+
+
+def summary_lines(report: FusionReport) -> list[str]:
+    """What was found and fused, why not, and the expected gain: one line each."""
+    total = len(report.cascades)
+    if not total:
+        return ["no cascaded reductions found"]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in report.kinds().items())
+    lines = [f"found {total} cascaded {'reduction' if total == 1 else 'reductions'} ({kinds}); fused {report.fused}"]
+    lines += [f"not fused: {text}" for text in _reasons(report.cascades)]
+    gain = _total_traffic(report.cascades)
+    if gain is not None:
+        lines.append(f"fused cascades: {describe_traffic(gain)}")
+    return lines
+
+
+def describe_traffic(traffic: Traffic) -> str:
+    """Bytes moved, fused against unfused."""
+    fused = traffic.read_bytes + traffic.write_bytes
+    unfused = traffic.unfused_read_bytes + traffic.unfused_write_bytes
+    return f"{bytes_text(fused)} moved instead of {bytes_text(unfused)} ({traffic.saved:.1f} times less)"
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people."""
+    units = ("B", "KB", "MB", "GB", "TB")
+    step = min((len(str(count)) - 1) // 3, len(units) - 1)
+    return f"{count / 1000**step:.3g} {units[step]}"
+
+
+def _lead(report: FusionReport) -> Iterable[str]:
+    model, target = report.model, report.target
+    features = f" +{' +'.join(target.features)}" if target.features else ""
+    units = "cores" if target.kind == "cpu" else "multiprocessors"
+    yield f"model {model.name}: opset {model.opset}, {model.nodes} nodes, sha256 {model.sha256}"
+    yield f"target {target.name}: {target.arch}{features}, {target.cores} {units}"
+    yield from summary_lines(report)
+
+
+def _reasons(cascades: Iterable[CascadeEntry]) -> Iterable[str]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for entry in cascades:
+        if entry.reason is not None:
+            groups.setdefault((entry.reason.code, entry.reason.text), []).append(entry.id)
+    for (code, text), ids in groups.items():
+        shown = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
+        yield f"{shown}: {text} [{code}]"
+
+
+def _total_traffic(cascades: Iterable[CascadeEntry]) -> Traffic | None:
+    parts = [entry.traffic for entry in cascades if entry.fused and entry.traffic is not None]
+    if not parts:
+        return None
+    return Traffic(
+        read_bytes=sum(part.read_bytes for part in parts),
+        write_bytes=sum(part.write_bytes for part in parts),
+        unfused_read_bytes=sum(part.unfused_read_bytes for part in parts),
+        unfused_write_bytes=sum(part.unfused_write_bytes for part in parts),
+        flops=sum(part.flops for part in parts),
+    )
+
+
+def _row(entry: CascadeEntry) -> tuple[str, ...]:
+    return (
+        entry.id,
+        entry.kind,
+        entry.verdict,
+        entry.strategy,
+        f"{entry.traffic.saved:.1f}x less" if entry.traffic and entry.fused else "",
+        f"{entry.time.value_us:.4g} us, {entry.time.how}" if entry.time else "",
+        entry.reason.text if entry.reason else "",
+    )
+
+
+def _section(entry: CascadeEntry) -> Section:
+    blocks = [Block("reductions", tuple(map(_reduction, entry.reductions)))]
+    if entry.reason is not None:
+        witness = (f"witness: {entry.reason.witness}",) if entry.reason.witness else ()
+        blocks.append(Block("why not", (f"{entry.reason.text} [{entry.reason.code}]", *witness)))
+    if entry.derivation is not None:
+        blocks.append(Block("derivation", tuple(_derivation(entry.derivation, entry.exactness))))
+    if entry.schedule:
+        choices = ", ".join(f"{name} {value}" for name, value in sorted(entry.schedule.items()))
+        blocks.append(Block("schedule", (f"{entry.strategy}: {choices}",)))
+    if entry.traffic is not None:
+        blocks.append(Block("memory traffic", (*_traffic(entry.traffic),)))
+    if entry.time is not None:
+        blocks.append(Block("time", (f"{entry.time.value_us:.4g} us ({entry.time.how})",)))
+    if entry.error is not None:
+        blocks.append(Block("error against float64", (_error(entry.error),)))
+    blocks.append(Block("ONNX nodes", entry.onnx_nodes))
+    return Section(f"{entry.id}: {entry.kind}, {entry.verdict} ({entry.strategy})", tuple(b for b in blocks if b.lines))
+
+
+def _reduction(entry: ReductionEntry) -> str:
+    return f"{entry.name}[{', '.join(entry.axes)}] = {entry.op} over {entry.over} of {entry.map}"
+
+
+def _derivation(entry: DerivationEntry, exactness: str | None) -> Iterable[str]:
+    yield entry.form + (f", {exactness}" if exactness else "")
+    for recurrence in entry.recurrences:
+        yield from _recurrence(recurrence)
+    if entry.obstacle is not None:
+        yield f"no incremental form: {entry.obstacle.text} [{entry.obstacle.code}]"
+        if entry.obstacle.witness:
+            yield f"  witness: {entry.obstacle.witness}"
+    for proof in entry.proofs:
+        error = "" if proof.error is None else f", error {proof.error:.1e}"
+        yield f"proved: {proof.claim} ({proof.by}{error})"
+
+
+def _recurrence(entry: RecurrenceEntry) -> Iterable[str]:
+    yield f"{entry.result}:"
+    for part in entry.state:
+        yield f"  start  {part.name} := {part.identity}"
+    for part in entry.state:
+        yield f"  tile   {part.name} := {_update(part, entry)}"
+    if entry.base is not None:
+        yield f"  base   {entry.result}.base := {entry.base}"
+    yield f"  end    {entry.result} := {entry.finish}"
+
+
+def _update(part: StateEntry, entry: RecurrenceEntry) -> str:
+    """``t.0 * rho + sum of element``: the state so far, re-based, joined with the tile's contribution."""
+    pairs = zip(entry.state, part.correction, strict=False)
+    terms = [INFIX[entry.transform].format(other.name, factor) for other, factor in pairs if factor is not None]
+    total = f"{part.combiner} of {part.element}"
+    for term in reversed(terms or [part.name]):
+        total = INFIX[part.combiner].format(term, total)
+    return total
+
+
+def _traffic(traffic: Traffic) -> Iterable[str]:
+    yield f"reads {bytes_text(traffic.read_bytes)}, writes {bytes_text(traffic.write_bytes)}"
+    yield (
+        f"unfused: reads {bytes_text(traffic.unfused_read_bytes)}, writes {bytes_text(traffic.unfused_write_bytes)}"
+        f" ({traffic.saved:.1f} times as much)"
+    )
+    yield f"{traffic.flops:.3g} floating-point operations"
+
+
+def _error(error: NumericError) -> str:
+    unfused = "" if error.unfused_rmse is None else f" (unfused {error.unfused_rmse:.2e})"
+    verdict = "within the accuracy rule" if error.passed else "OUTSIDE the accuracy rule"
+    return f"root mean square {error.rmse:.2e}{unfused}, largest {error.max_abs:.2e}: {verdict}"

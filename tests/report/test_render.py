@@ -1,0 +1,83 @@
+import re
+from dataclasses import replace
+
+import pytest
+
+from redfuser.report import html, markdown, terminal
+from redfuser.report.describe import bytes_text, describe_report, summary_lines
+from redfuser.report.document import plain
+from redfuser.report.value import FusionReport
+
+
+def test_the_terminal_shows_what_a_person_asks_for(report: FusionReport) -> None:
+    text = terminal.render(describe_report(report), details=True)
+    for expected in (
+        "found 2 cascaded reductions (1 other, 1 softmax); fused 1",
+        "not fused: cascade_1: the map mixes the element and an earlier result [not-finite-rank]",
+        "8.21 KB moved instead of 41 KB (5.0 times less)",
+        "m[row<4] = max over k<512 of x[row, k]",
+        "tile   m.0 := max(m.0, max of x[row, k])",
+        "tile   t.0 := t.0 * exp((m.previous - m.base)) + sum of exp((x[row, k] - m.base))",
+        "proved: t: merge (float64 witnesses, error 2.2e-16)",
+        "witness: tanh((x[k] - m))",
+        "root mean square 1.25e-07 (unfused 1.50e-07), largest 4.50e-07: within the accuracy rule",
+        "/layer.0/Softmax",
+    ):
+        assert expected in text, text
+
+
+def test_details_are_only_shown_when_asked_for(report: FusionReport) -> None:
+    assert "derivation" not in terminal.render(describe_report(report))
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_names_from_the_model_cannot_drive_the_terminal(report: FusionReport, color: bool) -> None:
+    text = terminal.render(describe_report(report), details=True, color=color)
+    assert "\x1b[2J" not in text and "\u202e" not in text
+    assert "evil\\x1b[2J<script>" in text
+    assert ("\x1b[" in text) == color
+
+
+def test_names_from_the_model_cannot_become_markup(report: FusionReport) -> None:
+    page = html.render(describe_report(report))
+    assert "<script" not in page and "\x1b" not in page and "&lt;script&gt;" in page
+    named = replace(report, model=replace(report.model, name="<img src=x>|[a](b)`"))
+    text = markdown.render(describe_report(named))
+    assert r"\<img src=x\>\|\[a\](b)\`" in text
+    assert html.escape('"><b>') == "&quot;&gt;&lt;b&gt;"
+
+
+def test_a_name_cannot_close_a_markdown_fence(report: FusionReport) -> None:
+    entry = replace(report.cascades[1], onnx_nodes=("```` # title",))
+    text = markdown.render(describe_report(replace(report, cascades=(entry,))))
+    assert "`````text\n```` # title\n`````" in text
+
+
+def test_html_loads_nothing(report: FusionReport) -> None:
+    page = html.render(describe_report(report))
+    assert not re.search(r"<(script|link|img|iframe)\b|https?://", page)
+
+
+def test_rendering_is_deterministic(report: FusionReport) -> None:
+    again = FusionReport.from_json(report.to_json())
+    for render in (terminal.render, markdown.render, html.render):
+        assert render(describe_report(report)) == render(describe_report(again))
+
+
+def test_a_model_without_cascades_is_said_so(report: FusionReport) -> None:
+    empty = replace(report, cascades=())
+    assert summary_lines(empty) == ["no cascaded reductions found"]
+    for render in (terminal.render, markdown.render, html.render):
+        assert "no cascaded reductions found" in render(describe_report(empty))
+
+
+def test_plain_keeps_letters_and_escapes_controls() -> None:
+    assert plain("größe/日本") == "größe/日本"
+    assert plain("a\nb\x9b\u2028\ud800\U000e0001") == "a\\x0ab\\x9b\\u2028\\ud800\\U000e0001"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (4_700_000, "4.7 MB"), (10**16, "1e+04 TB")]
+)
+def test_bytes_are_short(count: int, text: str) -> None:
+    assert bytes_text(count) == text

@@ -1,0 +1,87 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from redfuser.algebra.derivation import Component, Derivation, Recurrence
+from redfuser.cascade.model import Reduction
+from redfuser.expr import Tensor, axis, load
+from redfuser.records import RecordError
+from redfuser.report.collect import describe_derivation, describe_reduction, describe_target
+from redfuser.report.value import CascadeEntry, FusionReport
+from redfuser.targets import load_target
+
+
+def test_json_round_trip_is_exact_and_deterministic(report: FusionReport) -> None:
+    text = report.to_json()
+    assert FusionReport.from_json(text) == report
+    assert FusionReport.from_json(text).to_json() == text
+
+
+def test_json_has_the_documented_shape(report: FusionReport) -> None:
+    data = json.loads(report.to_json())
+    assert list(data) == ["schema", "model", "target", "summary", "cascades"]
+    assert data["schema"] == "redfuser.report/1"
+    assert data["summary"] == {"cascades": 2, "fused": 1, "kinds": {"other": 1, "softmax": 1}}
+    fused, missed = data["cascades"]
+    keys = "id kind verdict reason onnx_nodes reductions derivation exactness strategy schedule traffic time error"
+    assert set(fused) == set(keys.split())
+    assert fused["reason"] is None and set(missed["reason"]) == {"code", "text", "witness"}
+    assert {"name", "op", "axes", "map"} <= set(fused["reductions"][0])
+    assert set(fused["time"]) == {"value_us", "how"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("schema",), "redfuser.report/9", "schema"),
+        (("cascades", 0, "verdict"), "maybe", r"cascades\[0\].verdict"),
+        (("cascades", 0, "kind"), "dance", "unknown kind"),
+        (("cascades", 1, "reason"), None, "a reason goes with"),
+        (("cascades", 0, "traffic", "flops"), "many", r"cascades\[0\].traffic.flops: expected an integer, found text"),
+        (("cascades", 0, "time", "how"), "guessed", "measured"),
+        (("cascades", 0, "surprise"), 1, "unknown key 'surprise'"),
+        (("summary", "fused"), 2, "summary"),
+    ],
+)
+def test_a_damaged_report_is_refused_with_the_place(report, path, value, message) -> None:
+    data = json.loads(report.to_json())
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(RecordError, match=message):
+        FusionReport.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{" * 5000, '{"schema": "redfuser.report/1"}', "[" * 100_000])
+def test_text_that_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(RecordError):
+        FusionReport.from_json(text)
+
+
+def test_a_verdict_needs_its_reason(fused_entry: CascadeEntry, missed_entry: CascadeEntry) -> None:
+    with pytest.raises(ValueError, match="a reason goes with"):
+        replace(missed_entry, reason=None)
+    with pytest.raises(ValueError, match="a reason goes with"):
+        replace(fused_entry, reason=missed_entry.reason)
+
+
+def test_entries_come_from_the_stages_values() -> None:
+    row, k = axis("row", 4), axis("k", 8)
+    x, m = Tensor("x", (4, 8), "float32"), Tensor("m", (4,), "float32")
+    reduction = Reduction(m, "max", (row,), k, load(x, row, k))
+    entry = describe_reduction(reduction)
+    assert (entry.axes, entry.over, entry.map) == (("row<4",), "k<8", "x[row, k]")
+
+    state = Component(Tensor("m.0", (4,), "float32"), "max", reduction.map, (None,))
+    recurrence = Recurrence(m, "mul", (state,), None, load(Tensor("m.0", (4,), "float32"), row))
+    derivation = describe_derivation(Derivation("c", "rank-1", (recurrence,), "exact", ()))
+    (described,) = derivation.recurrences
+    assert described.state[0].identity == "-inf" and described.state[0].correction == (None,)
+    assert described.finish == "m.0[row]"
+
+
+def test_targets_are_described_alike() -> None:
+    assert describe_target(load_target("cpu-avx2")).arch == "x86-64-v3"
+    assert describe_target(load_target("h800")).cores == 132

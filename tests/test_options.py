@@ -1,0 +1,67 @@
+import pytest
+
+from redfuser.errors import UsageError
+from redfuser.options import CompileOptions, Gate, parse_dims, parse_gates, parse_shapes
+from redfuser.targets import load_target
+
+
+def test_dims() -> None:
+    assert parse_dims(["batch=1", "seq=len=128"]) == {"batch": 1, "seq=len": 128}
+
+
+@pytest.mark.parametrize("item", ["", "batch", "batch=", "=1", "batch=0", "batch=-1", "batch=1.5", "batch=１", "b=1e3"])
+def test_bad_dims(item: str) -> None:
+    with pytest.raises(UsageError, match="--dim"):
+        parse_dims([item])
+
+
+def test_shapes() -> None:
+    assert parse_shapes(["input_ids=1x128", "a:0=3", "s=scalar"]) == {"input_ids": (1, 128), "a:0": (3,), "s": ()}
+
+
+@pytest.mark.parametrize("item", ["", "x", "x=", "x=1x", "x=x", "x=1,2", "x=0x3", "=1x2", "x=1X2"])
+def test_bad_shapes(item: str) -> None:
+    with pytest.raises(UsageError, match="--shape"):
+        parse_shapes([item])
+
+
+def test_the_same_name_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        parse_dims(["a=1", "a=1"])
+    with pytest.raises(UsageError, match="twice"):
+        parse_shapes(["a=1", "a=2"])
+
+
+def test_gates() -> None:
+    assert parse_gates(["attention>=12", " softmax == 3 ", "any"]) == (
+        Gate("attention", ">=", 12),
+        Gate("softmax", "==", 3),
+        Gate("any", ">=", 1),
+    )
+    assert str(parse_gates(["attention>=12"])[0]) == "attention>=12"
+
+
+@pytest.mark.parametrize("item", ["", "attention>", "attention>=", "attention<=3", "dance>=1", "attention>=-1", "12"])
+def test_bad_gates(item: str) -> None:
+    with pytest.raises(UsageError, match="--require-fused"):
+        parse_gates([item])
+
+
+def test_the_digest_covers_every_option_and_no_order() -> None:
+    target = load_target("cpu-avx2")
+    base = CompileOptions(target)
+    variants = [
+        base,
+        CompileOptions(load_target("cpu-avx512")),
+        CompileOptions(target, dims={"a": 1}),
+        CompileOptions(target, shapes={"a": (1,)}),
+        CompileOptions(target, strict=True),
+        CompileOptions(target, numerics="relaxed"),
+        CompileOptions(target, require_fused=parse_gates(["any"])),
+        CompileOptions(target, fail_on_missed=True),
+        CompileOptions(target, seed=1),
+        CompileOptions(target, threads=3),
+    ]
+    assert len({options.digest() for options in variants}) == len(variants)
+    ab, ba = CompileOptions(target, dims={"a": 1, "b": 2}), CompileOptions(target, dims={"b": 2, "a": 1})
+    assert ab.digest() == ba.digest()
