@@ -2,8 +2,9 @@
 
 A program is a list of phases; a phase runs one block for every tile of its grid, all blocks
 independent. Inside a block, *buffers* hold tiles of values on chip. A buffer's axes are the axes of
-the whole problem; along each it covers the part the enclosing grid or stream tile covers, or the
-whole extent where nothing tiles that axis.
+the whole problem. Its shape says how much of each it covers: the tile of the enclosing grid or stream,
+or the whole extent: always where nothing tiles that axis, and along a streamed axis where the values
+outlive the stream's iteration. Element 0 is the tile's first point, or point 0 of a whole extent.
 
 Meaning of tails: every statement acts on the points of its axes that lie inside the axis' extent
 (and inside the enclosing stream's bounds). How points outside are avoided (peeling, masks,
