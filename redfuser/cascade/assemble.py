@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander, reduced_extent
-from redfuser.cascade.frontier import find_outputs
+from redfuser.cascade.frontier import NotSeparable, find_outputs
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.cascade.placement import NotPlaceable, Placement, split_axes, substitution
@@ -14,6 +14,14 @@ from redfuser.cascade.producers import Producer, candidates, place_producers
 from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, axis, index, load, loads, op, transform
 from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
+
+
+class _OutputRefused(Exception):
+    """An output has no place; the cascade should end before it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 class Assembler:
@@ -30,10 +38,19 @@ class Assembler:
         self.members = tuple(members)
         names = candidates(graph, consumers, members)
         self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
-        self.outputs = find_outputs(graph, ancestry, consumers, members, Expander(graph, members))
-        refused = self._place(names)
-        if refused:
-            self._place([name for name in names if name not in refused])
+        stop: set[str] = set()
+        while True:
+            try:
+                self.outputs = find_outputs(graph, ancestry, consumers, members, Expander(graph, members), stop)
+                refused = self._place(names)
+            except (_OutputRefused, NotSeparable) as refusal:
+                if refusal.name in stop or Expander(graph, members).reaches(refusal.name) is False:
+                    raise
+                stop.add(refusal.name)
+                continue
+            if not refused:
+                return
+            names = tuple(name for name in names if name not in refused)
 
     def _place(self, names: Sequence[str]) -> frozenset[str]:
         """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
@@ -50,14 +67,18 @@ class Assembler:
         if name in self.placement.places:
             place = self.placement.places[name]
             return load(definition.tensor, *(place[a] for a in definition.axes)), dict(place)
-        place, free = self.placement.solve(definition)
-        free = [a for a in free if a.extent > 1]
-        if free:
-            along = self._along_shared(free)
-            place = {a: replace(value, dict(along)) for a, value in place.items()}
-        value = replace(self.expander.body(definition), dict(place))
-        if free and not self._reads_along(value):
-            raise NotPlaceable(Reason("misaligned", f"{name} runs over an axis the cascade doesn't have", str(free[0])))
+        try:
+            place, free = self.placement.solve(definition)
+            free = [a for a in free if a.extent > 1]
+            if free:
+                along = self._along_shared(free)
+                place = {a: replace(value, dict(along)) for a, value in place.items()}
+            value = replace(self.expander.body(definition), dict(place))
+            if free and not self._reads_along(value):
+                raise NotPlaceable(Reason("misaligned", f"{name} runs over another axis", str(free[0])))
+            _check_bounds([value])
+        except NotPlaceable as refusal:
+            raise _OutputRefused(name) from refusal
         return value, place
 
     def _along_shared(self, free: Sequence[Axis]) -> dict[Axis, Expr]:

@@ -7,7 +7,7 @@ that the module keeps in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander
@@ -17,10 +17,11 @@ from redfuser.reason import Reason
 
 
 class NotSeparable(Exception):
-    """The cascade can't be cut out of the model; carries the reason."""
+    """``name`` is needed outside but isn't kept in memory; carries the reason."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, name: str, reason: Reason) -> None:
         super().__init__(str(reason))
+        self.name = name
         self.reason = reason
 
 
@@ -30,8 +31,9 @@ def find_outputs(
     consumers: Mapping[str, tuple[str, ...]],
     members: Sequence[str],
     expander: Expander,
+    stop: Collection[str],
 ) -> tuple[str, ...]:
-    """Names of the tensors the cascade must write, in graph order.
+    """Names of the tensors the cascade must write, in graph order; nothing in ``stop`` is absorbed.
 
     Raises:
         NotSeparable: an intermediate that isn't kept in memory is needed by another reduction outside.
@@ -45,7 +47,7 @@ def find_outputs(
         outside = [c for c in consumers.get(name, ()) if c not in inside]
         if not outside and name not in graph.outputs:
             continue
-        absorbed = [c for c in outside if _absorbable(graph, ancestry, members, c)]
+        absorbed = [c for c in outside if c not in stop and _absorbable(graph, ancestry, members, c)]
         free = name not in graph.stored or len(outside) == 1
         if free and name not in graph.outputs and len(absorbed) == len(outside):
             inside |= set(absorbed)
@@ -53,10 +55,8 @@ def find_outputs(
         elif name in graph.stored:
             outputs.add(name)
         else:
-            inside |= set(absorbed)
-            pending += absorbed
             blocked = [c for c in outside if c not in absorbed]
-            raise NotSeparable(Reason("not-separable", f"{name} is not kept in memory", blocked[0]))
+            raise NotSeparable(name, Reason("not-separable", f"{name} is not kept in memory", blocked[0]))
     order = {name: k for k, name in enumerate(graph.definitions)}
     return tuple(sorted(outputs, key=order.__getitem__))
 
