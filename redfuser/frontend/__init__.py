@@ -1,0 +1,7 @@
+"""From an ONNX file to TVM's lowered graph. Importing this package imports neither onnx nor TVM."""
+
+from redfuser.frontend.loader import load_model
+from redfuser.frontend.lowering import LoweredModel, lower
+from redfuser.frontend.model import LoadLimits, OnnxModel, TensorSpec
+
+__all__ = ["LoadLimits", "LoweredModel", "OnnxModel", "TensorSpec", "load_model", "lower"]

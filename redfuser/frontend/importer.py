@@ -1,0 +1,131 @@
+"""ONNX -> Relax through TVM's importer, with our converters and provenance.
+
+The only place that subclasses TVM's importer. Every binding carries the node it came from: output ``k`` of node
+``i`` is bound to ``node<i>_output<k>``, and the temporaries before it belong to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import tvm
+from onnx import GraphProto, ModelProto, NodeProto
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from redfuser.errors import UnsupportedOperatorError
+from redfuser.frontend.converters import ACCUMULATING, CONVERTERS, widened
+from redfuser.frontend.model import opset_of
+
+#: Operators of com.microsoft whose stock converter follows that domain's definition.
+_CONTRIBUTED = frozenset(
+    [
+        "Attention",
+        "BiasGelu",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "Gelu",
+        "MatMulInteger16",
+        "SkipLayerNormalization",
+    ]
+)
+_DEFAULT_DOMAINS = ("", "ai.onnx")
+_MARK = re.compile(r"node(\d+)_output\d+$")
+
+
+def import_graph(proto: ModelProto) -> tvm.IRModule:
+    """Import a normalised model as a Relax module with one function ``main``; weights are constants.
+
+    Raises:
+        UnsupportedOperatorError: an operator has no converter, or its converter refuses this use of it.
+    """
+    return _Importer(shape_dict=None, dtype_dict=None).from_onnx(proto.graph, opset_of(proto))
+
+
+def marked_node(name: str) -> int | None:
+    """The index of the node whose output a binding of this name holds."""
+    match = _MARK.match(name)
+    return int(match.group(1)) if match else None
+
+
+class _Importer(onnx_frontend.ONNXGraphImporter):
+    """TVM's importer with our converters, marked bindings and errors that name the node."""
+
+    def _parse_graph_input(self, graph: GraphProto) -> None:
+        """Static parameters ``input_0``, … : names from the model never become identifiers."""
+        for place, value in enumerate(graph.input):
+            tensor = value.type.tensor_type
+            shape = [dim.dim_value for dim in tensor.shape.dim]
+            variable = self._new_var(f"input_{place}", shape, onnx_frontend.get_type(tensor.elem_type))
+            self._nodes[value.name] = self._inputs[value.name] = variable
+        self._num_input = len(graph.input)
+
+    def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
+        for node in graph.node:
+            if not _is_supported(node):
+                domain = "" if node.domain in _DEFAULT_DOMAINS else f" of domain '{node.domain}'"
+                raise UnsupportedOperatorError(
+                    f"operator {node.op_type}{domain} (node '{node.name}') is not supported",
+                    "replace the operator in the model, or compile the part of the model without it",
+                )
+
+    def _construct_nodes(self, graph: GraphProto) -> None:
+        for index, node in enumerate(graph.node):
+            inputs = onnx_frontend.onnx_input(self._nodes[name] if name else None for name in node.input)
+            results = self._convert(node, inputs)
+            for place, (name, result) in enumerate(zip(node.output, results, strict=False)):
+                if name:
+                    self._nodes[name] = self._bind(result, f"node{index}_output{place}")
+
+    def _convert(self, node: NodeProto, inputs: Sequence[relax.Expr | None]) -> Sequence[relax.Expr]:
+        attributes = self._parse_attr(node.attribute)
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        try:
+            result = self._convert_operator(node.op_type, inputs, attributes, self.opset)
+            if isinstance(result, relax.Expr):
+                result = self.bb.normalize(result)
+        except Exception as error:
+            # Converters refuse with whatever exception comes to hand, assertions included.
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            raise UnsupportedOperatorError(
+                f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}"
+            ) from error
+        if not isinstance(result, relax.Expr):
+            return list(result)
+        if isinstance(result, relax.Tuple):
+            return list(result.fields)
+        if isinstance(result.struct_info, relax.TupleStructInfo):
+            whole = self.bb.emit(result)
+            return [relax.TupleGetItem(whole, place) for place in range(len(whole.struct_info.fields))]
+        return [result]
+
+    def _convert_operator(
+        self, op_name: str, inputs: Sequence[relax.Expr | None], attrs: dict[str, object], opset: int
+    ) -> relax.Expr | Sequence[relax.Expr]:
+        ours = CONVERTERS.get(op_name)
+
+        def stock(
+            bb: relax.BlockBuilder, values: Sequence[relax.Expr | None], attributes: dict[str, object]
+        ) -> relax.Expr:
+            return super(_Importer, self)._convert_operator(
+                op_name, onnx_frontend.onnx_input(values), attributes, opset
+            )
+
+        convert = ours or stock
+        if op_name in ACCUMULATING:
+            convert = widened(convert)
+        return convert(self.bb, inputs, attrs)
+
+    def _bind(self, result: relax.Expr, name: str) -> relax.Expr:
+        """Give what a node computes a variable; constants stay as they are."""
+        if isinstance(result, relax.Constant | relax.PrimValue | relax.ShapeExpr):
+            return result
+        return self.bb.emit(result, name_hint=name)
+
+
+def _is_supported(node: NodeProto) -> bool:
+    if node.domain == "com.microsoft":
+        return node.op_type in _CONTRIBUTED
+    stock = onnx_frontend._get_convert_map()
+    return node.domain in _DEFAULT_DOMAINS and (node.op_type in stock or node.op_type in CONVERTERS)

@@ -1,0 +1,154 @@
+"""ONNX -> ONNX: one spelling for what follows. The meaning of the graph is not touched: nothing is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from redfuser.errors import ModelError
+from redfuser.frontend.folding import fold_constants
+from redfuser.frontend.model import opset_of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+#: Older models are converted to this operator set; newer ones are kept.
+OPSET = 17
+
+
+def normalise(proto: ModelProto) -> ModelProto:
+    """Bring a static model to the form that the importer reads.
+
+    Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
+    already are kept), constants and shapes folded, copies and unused nodes removed, constant indices
+    of the Gather family non-negative.
+
+    Args:
+        proto: its inputs are static (:func:`redfuser.frontend.shapes.make_static`). Not changed.
+
+    Raises:
+        ModelError: the graph contradicts itself, or cannot be converted to :data:`OPSET`.
+    """
+    result = _inline_functions(_upgrade(proto))
+    _name_nodes(result.graph)
+    fold_constants(result)
+    _make_indices_positive(result.graph)
+    _remove_unused(result.graph)
+    return result
+
+
+def _upgrade(proto: ModelProto) -> ModelProto:
+    import onnx
+
+    if opset_of(proto) >= OPSET:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        return copy
+    try:
+        return onnx.version_converter.convert_version(proto, OPSET)
+    except (RuntimeError, onnx.version_converter.ConvertError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ModelError(
+            f"the model's operator set {opset_of(proto)} can't be converted to {OPSET}: {reason}",
+            f"export the model with opset {OPSET} or later",
+        ) from error
+
+
+def _inline_functions(proto: ModelProto) -> ModelProto:
+    import onnx.inliner
+
+    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+
+
+def _name_nodes(graph: GraphProto) -> None:
+    """Unique, non-empty names; the first bearer of a name keeps it."""
+    taken = {node.name for node in graph.node}
+    seen: set[str] = set()
+    for place, node in enumerate(graph.node):
+        name = node.name
+        if not name or name in seen:
+            base = name or f"{node.op_type}_{place}"
+            name, suffix = base, 1
+            while name in seen or (name in taken and name != node.name):
+                name, suffix = f"{base}_{suffix}", suffix + 1
+            while name in seen:
+                name, suffix = f"{base}_{suffix}", suffix + 1
+            node.name = name
+        seen.add(name)
+
+
+def _make_indices_positive(graph: GraphProto) -> None:
+    """Rewrite negative constant indices: the importer's gathers don't know them."""
+    import numpy
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    shapes = _shapes(graph)
+    for node in graph.node:
+        if node.op_type not in ("Gather", "GatherElements", "GatherND"):
+            continue
+        tensor, shape = constants.get(node.input[1]), shapes.get(node.input[0])
+        if tensor is None or shape is None:
+            continue
+        indices = numpy_helper.to_array(tensor)
+        extent = _extents(node, indices, shape)
+        if (indices.size and not (indices >= -extent).all()) or not (indices < extent).all():
+            raise ModelError(f"node '{node.name}' ({node.op_type}) has an index outside its data's shape {list(shape)}")
+        if (indices < 0).any():
+            positive = numpy.where(indices < 0, indices + extent, indices).astype(indices.dtype)
+            name = f"{node.name}/indices"
+            graph.initializer.append(numpy_helper.from_array(positive, name))
+            node.input[1] = name
+
+
+def _extents(node: NodeProto, indices: object, shape: tuple[int, ...]) -> object:
+    """What each index is counted against, broadcastable to the indices."""
+    import numpy
+
+    attributes = {a.name: a.i for a in node.attribute}
+    if node.op_type != "GatherND":
+        return numpy.int64(shape[attributes.get("axis", 0)])
+    first = attributes.get("batch_dims", 0)
+    width = indices.shape[-1]  # type: ignore[attr-defined]
+    return numpy.array(shape[first : first + width], numpy.int64)
+
+
+def _shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if all(d.HasField("dim_value") for d in dims):
+            shapes.setdefault(value.name, tuple(d.dim_value for d in dims))
+    return shapes
+
+
+def _remove_unused(graph: GraphProto) -> None:
+    """Drop nodes, initializers and types nothing reads. Every graph input is kept."""
+    needed = {output.name for output in graph.output}
+    kept: list[NodeProto] = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(_reads(node))
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+    used = {tensor.name: tensor for tensor in graph.initializer if tensor.name in needed}
+    initializers: list[TensorProto] = list(used.values())
+    del graph.initializer[:]
+    graph.initializer.extend(initializers)
+    inputs = [value for value in graph.input if value.name not in used]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    values = [value for value in graph.value_info if value.name in needed]
+    del graph.value_info[:]
+    graph.value_info.extend(values)
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    """What a node reads, its subgraphs included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from (output.name for output in attribute.g.output)
+            for inner in attribute.g.node:
+                yield from _reads(inner)
