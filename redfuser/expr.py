@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce as fold
+from typing import TypeVar
+from typing import cast as typed
 
 INDEX = "int64"
+
+UNARY = (
+    *("abs", "exp", "exp2", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan"),
+    *("sinh", "cosh", "asin", "acos", "atan", "floor", "ceil", "round", "trunc", "isnan", "isinf"),
+)
 
 #: operator name -> (number of arguments, format of the text form)
 OPERATORS: dict[str, tuple[int, str]] = {
@@ -35,13 +42,7 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "not": (1, "(not {})"),
     "select": (3, "select({}, {}, {})"),
     "cast": (1, "cast({})"),
-    **{
-        name: (1, name + "({})")
-        for name in (
-            "abs exp exp2 log log2 log1p sqrt rsqrt tanh sigmoid erf sin cos tan sinh cosh asin acos "
-            "atan floor ceil round trunc isnan isinf"
-        ).split()
-    },
+    **{name: (1, name + "({})") for name in UNARY},
 }
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isnan", "isinf"})
@@ -105,6 +106,10 @@ class Expr:
     def rebuild(self, children: tuple[Expr, ...]) -> Expr:
         """The same node over other children."""
         return self
+
+
+#: any kind of expression, as the key of a substitution
+E = TypeVar("E", bound=Expr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,17 +252,18 @@ def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
     return memo[expr]
 
 
-def substitute(expr: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
+def substitute(expr: Expr, replacements: Mapping[E, Expr]) -> Expr:
     """Replace whole sub-expressions (outermost first, never inside a replacement)."""
     if not replacements:
         return expr
+    table = typed(Mapping[Expr, Expr], replacements)
     memo: dict[Expr, Expr] = {}
 
     def visit(node: Expr) -> Expr:
         if node in memo:
             return memo[node]
-        if node in replacements:
-            result = replacements[node]
+        if node in table:
+            result = table[node]
         elif not node.children:
             result = node
         else:

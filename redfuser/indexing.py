@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 
-from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, axis, index, op, substitute, transform, walk
+from redfuser.expr import INDEX, Axis, Const, E, Expr, Load, Op, axis, index, op, substitute, transform, walk
 
 #: Bounds used where nothing is known of a value (a data-dependent index, say).
 UNKNOWN = 1 << 62
@@ -136,6 +137,13 @@ def _coarsen(rest: Linear, divisor: int) -> tuple[int, Linear, Linear] | None:
     return None
 
 
+def _literal_divisor(expr: Expr, name: str) -> int:
+    """``n`` of ``x // n`` or ``x % n`` by the operator's name; 0 where it isn't of that form."""
+    if isinstance(expr, Op) and expr.name == name and isinstance(expr.args[1], Const):
+        return int(expr.args[1].value)
+    return 0
+
+
 def _floordiv(form: Linear, divisor: int) -> Linear:
     if divisor == 1:
         return form
@@ -148,9 +156,9 @@ def _floordiv(form: Linear, divisor: int) -> Linear:
         g, upper, _ = coarse
         return _add(quotient, _floordiv(upper, divisor // g), 1)
     inner = rest.expr()
-    if isinstance(inner, Op) and inner.name == "floordiv" and isinstance(inner.args[1], Const):
-        inner, divisor = inner.args[0], divisor * int(inner.args[1].value)
-        return _add(quotient, _floordiv(linear(inner), divisor), 1)
+    inside = _literal_divisor(inner, "floordiv")
+    if isinstance(inner, Op) and inside:
+        return _add(quotient, _floordiv(linear(inner.args[0]), divisor * inside), 1)
     return _add(quotient, Linear(((op("floordiv", inner, index(divisor)), 1),), 0), 1)
 
 
@@ -167,9 +175,9 @@ def _floormod(form: Linear, divisor: int) -> Linear:
         scaled = _floormod(upper, divisor // g)
         return _add(Linear.of({a: c * g for a, c in scaled.terms}, scaled.constant * g), lower, 1)
     inner = rest.expr()
-    if isinstance(inner, Op) and inner.name == "floormod" and isinstance(inner.args[1], Const):
-        if int(inner.args[1].value) % divisor == 0:
-            return _floormod(linear(inner.args[0]), divisor)
+    outer = _literal_divisor(inner, "floormod")
+    if isinstance(inner, Op) and outer and outer % divisor == 0:
+        return _floormod(linear(inner.args[0]), divisor)
     return Linear(((op("floormod", inner, index(divisor)), 1),), 0)
 
 
@@ -195,9 +203,9 @@ def _decide(node: Op) -> Expr:
     ``0 < int64(flag)``, which lowering makes of a boolean, is the flag itself.
     """
     zero, flag = node.args
-    if node.name == "lt" and zero == index(0) and isinstance(flag, Op) and flag.name == "cast":
-        if flag.args[0].dtype == "bool":
-            return flag.args[0]
+    is_cast = isinstance(flag, Op) and flag.name == "cast"
+    if node.name == "lt" and zero == index(0) and is_cast and flag.children[0].dtype == "bool":
+        return flag.children[0]
     low, high = _add(linear(node.args[0]), linear(node.args[1]), -1).bounds()
     if low <= -UNKNOWN or high >= UNKNOWN:
         return node
@@ -232,10 +240,9 @@ def divisors(exprs: Iterable[Expr], target: Axis) -> set[int]:
     for expr in exprs:
         for node in walk(expr):
             if isinstance(node, Op) and node.name in ("floordiv", "floormod") and isinstance(node.args[1], Const):
-                n, inner, stride = int(node.args[1].value), node.args[0], 1
-                if isinstance(inner, Op) and inner.name == "floordiv" and isinstance(inner.args[1], Const):
-                    inner, stride = inner.args[0], int(inner.args[1].value)
-                if inner == target:
+                n, inner = int(node.args[1].value), node.args[0]
+                stride = _literal_divisor(inner, "floordiv") or 1
+                if (inner.children[0] if stride > 1 else inner) == target:
                     cuts |= {stride, stride * n}
     return cuts - {1}
 
@@ -247,9 +254,9 @@ def digits(exprs: Iterable[Expr], target: Axis) -> tuple[Axis, ...]:
     """
     cuts = sorted(c for c in divisors(exprs, target) if c < target.extent)
     steps = [1, *cuts, target.extent]
-    if not cuts or any(b % a for a, b in zip(steps, steps[1:], strict=False)):
+    if not cuts or any(b % a for a, b in pairwise(steps)):
         return (target,)
-    extents = [b // a for a, b in zip(steps, steps[1:], strict=False)][::-1]
+    extents = [b // a for a, b in pairwise(steps)][::-1]
     return tuple(axis(f"{target.name}_{n}", extent) for n, extent in enumerate(extents))
 
 
@@ -262,7 +269,7 @@ def compose(parts: Sequence[Axis]) -> Expr:
     return form.expr()
 
 
-def replace(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+def replace(expr: Expr, mapping: Mapping[E, Expr]) -> Expr:
     """Substitute axes and simplify."""
     return simplify(substitute(expr, mapping))
 
@@ -300,5 +307,3 @@ def invert(indices: Sequence[Expr], sources: Sequence[Axis], shape: Sequence[int
 def coordinates(shape: Sequence[int]) -> tuple[Axis, ...]:
     """The axes that :func:`invert` expresses its answer in."""
     return tuple(axis(f"coordinate_{k}", extent) for k, extent in enumerate(shape))
-
-

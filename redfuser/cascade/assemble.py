@@ -11,7 +11,7 @@ from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.cascade.placement import NotPlaceable, Placement, split_axes, substitution
 from redfuser.cascade.producers import Producer, candidates, place_producers
-from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, axis, index, load, loads, op, transform
+from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, axis, index, load, loads, op, transform, walk
 from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
 
@@ -72,8 +72,8 @@ class Assembler:
             free = [a for a in free if a.extent > 1]
             if free:
                 along = self._along_shared(free)
-                place = {a: replace(value, dict(along)) for a, value in place.items()}
-            value = replace(self.expander.body(definition), dict(place))
+                place = {a: replace(value, along) for a, value in place.items()}
+            value = replace(self.expander.body(definition), place)
             if free and not self._reads_along(value):
                 raise NotPlaceable(Reason("misaligned", f"{name} runs over another axis", str(free[0])))
             _check_bounds([value])
@@ -174,12 +174,14 @@ class _Naming:
         return transform(renamed, rule)
 
     def _axes(self, indices: Iterable[Expr], size: int, what: str) -> tuple[Axis, ...]:
+        """The axes behind the indices of a tensor, whose elements they enumerate one by one."""
         found: dict[Axis, None] = {}
         for value in indices:
-            for atom, _ in linear(self.expr(value)).terms:
-                if not isinstance(atom, Axis):
-                    raise NotPlaceable(Reason("not-affine", f"an index of {what} isn't affine", str(atom)))
-                found.setdefault(atom)
+            for node in walk(self.expr(value)):
+                if isinstance(node, Load):
+                    raise NotPlaceable(Reason("not-affine", f"an index of {what} depends on data", str(node)))
+                if isinstance(node, Axis):
+                    found.setdefault(node)
         total = 1
         for a in found:
             total *= a.extent
@@ -228,5 +230,3 @@ def _check_bounds(exprs: Iterable[Expr]) -> None:
                 low, high = linear(place).bounds()
                 if low < 0 or high >= extent:
                     raise NotPlaceable(Reason("guarded-load", "an element is read under a condition", str(node)))
-
-

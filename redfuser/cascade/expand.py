@@ -88,14 +88,14 @@ class Expander:
             definition = self.graph.definitions[node.tensor.name]
             self.used.add(definition.binding)
             where = dict(zip(definition.axes, (linear(i).expr() for i in node.indices), strict=True))
-            return self._inline(simplify(substitute(definition.body, dict(where))))
+            return self._inline(simplify(substitute(definition.body, where)))
 
         return transform(expr, rule)
 
 
-def flatten_reduced(definition: Definition, shared: Axis) -> dict[Expr, Expr]:
+def flatten_reduced(definition: Definition, shared: Axis) -> dict[Axis, Expr]:
     """The reduced axes of a definition as digits of one axis of the same total extent."""
-    result: dict[Expr, Expr] = {}
+    result: dict[Axis, Expr] = {}
     stride = shared.extent
     for reduced in definition.reduced:
         stride //= max(reduced.extent, 1)
@@ -112,5 +112,3 @@ def reduced_extent(definition: Definition) -> int:
     for reduced in definition.reduced:
         total *= reduced.extent
     return total
-
-

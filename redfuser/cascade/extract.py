@@ -11,7 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redfuser.cascade.graph import Definition, Graph
-from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Tensor, axis, cast, load, loads, number, op, substitute, transform
+from redfuser.expr import (
+    INDEX,
+    Axis,
+    Const,
+    Expr,
+    Load,
+    Op,
+    Tensor,
+    axis,
+    cast,
+    load,
+    loads,
+    number,
+    op,
+    substitute,
+    transform,
+)
 from redfuser.indexing import simplify
 
 if TYPE_CHECKING:

@@ -50,7 +50,11 @@ class Definition:
 
     def __str__(self) -> str:
         where = ", ".join(a.name for a in self.axes)
-        fold = f"{self.combiner} over {', '.join(f'{a.name}<{a.extent}' for a in self.reduced)} of " if self.combiner else ""
+        fold = (
+            f"{self.combiner} over {', '.join(f'{a.name}<{a.extent}' for a in self.reduced)} of "
+            if self.combiner
+            else ""
+        )
         return f"{self.tensor.name}[{where}] = {fold}{self.body}"
 
 

@@ -106,7 +106,7 @@ def _refusal(
     return None
 
 
-def _position(body: Expr, earlier: Definition) -> dict[Expr, Expr] | None:
+def _position(body: Expr, earlier: Definition) -> dict[Axis, Expr] | None:
     places = {node.indices for node in loads(body) if node.tensor == earlier.tensor}
     if len(places) != 1:
         return None

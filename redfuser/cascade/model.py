@@ -96,7 +96,7 @@ class Cascade:
         Raises:
             AssertionError: names the reduction and the broken invariant.
         """
-        known = {tensor: tuple(tensor.shape) for tensor in self.inputs}
+        known = frozenset(self.inputs)
         defined: dict[Tensor, Expr] = {}
         for item in (*self.producers, *self.reductions):
             assert item.combiner in IDENTITIES, f"{item.result.name}: unknown combiner {item.combiner}"
@@ -115,7 +115,7 @@ class Cascade:
             self._verify_loads(output.tensor.name, output.value, known, defined)
 
     @staticmethod
-    def _verify_loads(where: str, expr: Expr, known: dict[Tensor, tuple[int, ...]], defined: dict[Tensor, Expr]) -> None:
+    def _verify_loads(where: str, expr: Expr, known: frozenset[Tensor], defined: dict[Tensor, Expr]) -> None:
         for node in loads(expr):
             if node.tensor in defined:
                 assert node == defined[node.tensor], f"{where}: {node} is not loaded at its own axes"

@@ -47,8 +47,7 @@ class Placement:
     def _pull(self, definition: Definition) -> None:
         """Write a placed member's map in the common coordinates, and place what it loads."""
         body = self.expander.body(definition)
-        place = {**self.places[definition.tensor.name], **flatten_reduced(definition, self.shared)}
-        body = replace(body, dict(place))
+        body = replace(body, self.places[definition.tensor.name] | flatten_reduced(definition, self.shared))
         self.maps[definition.tensor.name] = body
         for node in self.member_loads(body):
             if node.tensor.name == definition.tensor.name:
@@ -91,7 +90,7 @@ class Placement:
         free = [d for p in parts.values() for d in p if d not in known]
         where: dict[Axis, Expr] = {}
         for original, pieces in parts.items():
-            where[original] = simplify(substitute(compose(pieces), dict(known)))
+            where[original] = simplify(substitute(compose(pieces), known))
         return where, free
 
     def _invert(self, node: Load, indices: list[Expr]) -> dict[Axis, Expr]:

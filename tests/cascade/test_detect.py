@@ -1,0 +1,172 @@
+"""Detection on hand-written graphs: what is found, where it ends, and why it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from redfuser.cascade.detect import detect
+from redfuser.expr import axis, index, op
+from tests.cascade.build import GraphBuilder, at, attention, axes, matmul, number, softmax
+
+
+def test_attention_is_one_cascade_with_a_producer() -> None:
+    g = GraphBuilder()
+    o = attention(g)
+    (cascade,) = detect(g.graph(o)).cascades
+    assert cascade.name == "attention_0"
+    assert [r.combiner for r in cascade.reductions] == ["max", "sum", "sum"]
+    assert [p.result.name for p in cascade.producers] == ["dot0"]
+    assert [t.name for t in cascade.inputs] == ["q", "k", "mask", "v"]
+    assert [a.extent for a in cascade.rows] == [2, 5] and cascade.axis.extent == 7
+    assert str(cascade.producers[0].map) == "(q[i0, i1, k0] * k[i0, l, k0])"
+    assert str(cascade.reductions[0].map) == "((dot0[i0, i1, l] * 0.5) + mask[0, l])"
+    assert cascade.onnx_nodes == tuple(f"node_{n}" for n in ("kt", "scores", "scaled", "masked", "p", "o"))
+
+
+def test_hand_written_softmax_gives_the_same_cascade_as_the_operator() -> None:
+    found = []
+    for whole in (True, False):
+        g = GraphBuilder()
+        x, v = g.input("x", 2, 3, 8), g.input("v", 2, 8, 4)
+        o = matmul(g, "o", softmax(g, x, whole=whole), v)
+        found.append(str(detect(g.graph(o)).cascades[0]))
+    assert found[0] == found[1]
+
+
+def test_transposed_and_reshaped_output_is_stored_in_place() -> None:
+    g = GraphBuilder()
+    o = attention(g)
+    i, c = axes("z", 5, 8)
+    flat = g.define("flat", (i, c), at(o, op("floordiv", c, index(4)), i, op("floormod", c, index(4))))
+    (cascade,) = detect(g.graph(flat)).cascades
+    (output,) = cascade.outputs
+    assert output.tensor == flat
+    assert str(output.indices[1]) == "((i0 * 4) + j2)"
+
+
+def test_grouped_query_heads_become_two_row_axes() -> None:
+    g = GraphBuilder()
+    q, k, v = g.input("q", 4, 3, 6), g.input("k", 2, 5, 6), g.input("v", 2, 5, 6)
+    h, s, d = axes("e", 4, 5, 6)
+    half = op("floordiv", h, index(2))
+    kt = g.define("kt", (h, d, s), at(k, half, s, d))
+    vv = g.define("vv", (h, s, d), at(v, half, s, d))
+    o = matmul(g, "o", softmax(g, matmul(g, "scores", q, kt)), vv)
+    (cascade,) = detect(g.graph(o)).cascades
+    assert [a.extent for a in cascade.rows] == [2, 2, 3]
+    assert "k[i0, l, k0]" in str(cascade.producers[0].map)
+
+
+def test_scale_on_both_operands_leaves_the_sum() -> None:
+    g = GraphBuilder()
+    q, k, v = g.input("q", 2, 3, 4), g.input("k", 2, 4, 5), g.input("v", 2, 5, 4)
+    a, b = axes("a", 2, 3, 4), axes("b", 2, 4, 5)
+    qs = g.define("qs", a, op("mul", at(q, *a), number(0.5)))
+    ks = g.define("ks", b, op("mul", at(k, *b), number(0.5)))
+    o = matmul(g, "o", softmax(g, matmul(g, "scores", qs, ks)), v)
+    (cascade,) = detect(g.graph(o)).cascades
+    assert str(cascade.producers[0].map) == "(q[i0, i1, k0] * k[i0, k0, l])"
+    assert str(cascade.reductions[0].map) == "(dot0[i0, i1, l] * 0.25)"
+
+
+def test_probabilities_needed_elsewhere_are_an_output_and_scores_needed_elsewhere_no_producer() -> None:
+    g = GraphBuilder()
+    q, k, v = g.input("q", 2, 3, 4), g.input("k", 2, 4, 5), g.input("v", 2, 5, 4)
+    scores = matmul(g, "scores", q, k)
+    p = softmax(g, scores)
+    o = matmul(g, "o", p, v)
+    (cascade,) = detect(g.graph(o, p)).cascades
+    assert {out.tensor.name for out in cascade.outputs} == {"o", "p"}
+    assert cascade.producers
+    (stored,) = detect(g.graph(o, scores)).cascades
+    assert not stored.producers and "scores" in [t.name for t in stored.inputs]
+
+
+def test_norm_ends_before_a_gather_and_before_a_product_with_a_weight() -> None:
+    g = GraphBuilder()
+    x, w = g.input("x", 3, 8), g.input("w", 8, 5, constant=True)
+    rows, c, k = axis("r", 3), axis("c", 8), axis("k", 8)
+    total = g.define("total", (rows,), op("mul", at(x, rows, k), at(x, rows, k)), "sum", (k,))
+    y = g.define("y", (rows, c), op("mul", at(x, rows, c), op("rsqrt", at(total, rows))))
+    z = matmul(g, "z", y, w)
+    found = detect(g.graph(z))
+    (cascade,) = found.cascades
+    assert cascade.name == "norm_0"
+    assert [out.tensor.name for out in cascade.outputs] == ["y"]
+    assert [reason.code for *_, reason in found.boundaries] == ["weight-product"]
+
+
+def test_product_with_an_activation_joins_the_cascade() -> None:
+    g = GraphBuilder()
+    x, w = g.input("x", 3, 8), g.input("w", 8, 5)
+    rows, c, k = axis("r", 3), axis("c", 8), axis("k", 8)
+    total = g.define("total", (rows,), op("mul", at(x, rows, k), at(x, rows, k)), "sum", (k,))
+    y = g.define("y", (rows, c), op("mul", at(x, rows, c), op("rsqrt", at(total, rows))))
+    z = matmul(g, "z", y, w)
+    (cascade,) = detect(g.graph(z)).cascades
+    assert [r.combiner for r in cascade.reductions] == ["sum", "sum"]
+
+
+def test_reduction_in_between_separates() -> None:
+    """A result that comes back through another reduction isn't part of one pass."""
+    g = GraphBuilder()
+    x = g.input("x", 3, 8)
+    rows, c, k = axis("r", 3), axis("c", 8), axis("k", 8)
+    m = g.define("m", (rows,), at(x, rows, k), "max", (k,))
+    n = g.define("n", (), at(m, axis("a", 3)), "sum", (axis("a", 3),))
+    s = g.define("s", (rows,), op("sub", op("sub", at(x, rows, c), at(m, rows)), at(n)), "sum", (c,))
+    found = detect(g.graph(s))
+    assert not found.cascades
+    assert [reason.code for *_, reason in found.boundaries] == ["not-convex"]
+
+
+def test_equal_extents_without_a_shared_element_are_no_cascade() -> None:
+    g = GraphBuilder()
+    x, y = g.input("x", 8, 8), g.input("y", 8, 8)
+    rows, c, k = axis("r", 8), axis("c", 8), axis("k", 8)
+    m = g.define("m", (rows,), at(x, rows, k), "max", (k,))
+    s = g.define("s", (rows,), op("mul", at(y, rows, c), at(m, rows)), "sum", (c,))
+    found = detect(g.graph(s))
+    assert not found.cascades
+    assert [reason.code for *_, reason in found.boundaries] == ["no-shared-element"]
+
+
+def test_condition_guarded_load_is_rejected_with_its_reason() -> None:
+    """One sink column appended to the scores: the load below the condition may leave its tensor."""
+    g = GraphBuilder()
+    x, sink = g.input("x", 3, 8), g.input("sink", 3, 1)
+    r, c = axes("c", 3, 9)
+    joined = g.define(
+        "joined", (r, c), op("select", op("lt", c, index(8)), at(x, r, c), at(sink, r, op("sub", c, index(8))))
+    )
+    stored = detect(g.graph(softmax(g, joined)))
+    assert [cascade.name for cascade in stored.cascades] == ["softmax_0"]
+    assert "joined" in [t.name for t in stored.cascades[0].inputs]
+
+
+def test_lone_sum_is_no_cascade() -> None:
+    g = GraphBuilder()
+    x = g.input("x", 3, 8)
+    total = g.define("total", (axis("r", 3),), at(x, axis("r", 3), axis("k", 8)), "sum", (axis("k", 8),))
+    assert not detect(g.graph(total)).cascades
+
+
+def test_reduction_over_two_axes_is_flattened() -> None:
+    g = GraphBuilder()
+    x = g.input("x", 3, 4, 5)
+    r, h, w = axes("a", 3, 4, 5)
+    total = g.define("total", (r,), at(x, r, h, w), "sum", (h, w))
+    y = g.define("y", (r, h, w), op("div", at(x, r, h, w), at(total, r)))
+    (cascade,) = detect(g.graph(y)).cascades
+    assert cascade.axis.extent == 20
+    assert [str(i) for i in cascade.outputs[0].indices] == ["i0", "(l // 5)", "(l % 5)"]
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_chain_of_layers_gives_one_cascade_each(layers: int) -> None:
+    g = GraphBuilder()
+    x = g.input("x", 2, 6, 6)
+    for n in range(layers):
+        x = matmul(g, f"o{n}", softmax(g, x, f"p{n}"), x)
+    found = detect(g.graph(x))
+    assert len(found.cascades) == layers
