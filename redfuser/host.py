@@ -34,6 +34,8 @@ EXTRA_FEATURES: dict[str, str] = {
     "avx_vnni": "avxvnni",
 }
 
+CPUINFO = Path("/proc/cpuinfo")
+
 
 @dataclass(frozen=True)
 class Host:
@@ -63,7 +65,7 @@ def read_host() -> Host:
             f"the host is {platform.system()} on {platform.machine()}; CPU code is generated for x86-64 Linux only",
             "name a target to build for another machine: redfuser targets",
         )
-    level, features, vector_bits = classify(read_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8")))
+    level, features, vector_bits = classify(read_flags(CPUINFO.read_text(encoding="utf-8")))
     return Host(level, features, vector_bits, usable_cores(), cache_kb(1, default=32), cache_kb(2, default=256))
 
 
@@ -78,13 +80,23 @@ def read_flags(cpuinfo: str) -> frozenset[str]:
 
 def classify(flags: frozenset[str]) -> tuple[str, tuple[str, ...], int]:
     """Highest psABI level whose flags are all present, LLVM features beyond it, and vector width in bits."""
-    for i, (level, _, vector_bits) in enumerate(LEVELS):
-        needed = frozenset[str]().union(*(added for _, added, _ in LEVELS[i:]))
-        if needed <= flags:
+    for level, _, vector_bits in LEVELS:
+        if not missing_features(level, (), flags):
             # AVX-512 features make no sense to LLVM without the level that holds their registers.
             usable = [flag for flag in EXTRA_FEATURES if vector_bits == 512 or not flag.startswith(("avx512", "amx"))]
             return level, tuple(sorted(EXTRA_FEATURES[flag] for flag in usable if flag in flags)), vector_bits
     raise AssertionError("the last level needs nothing")
+
+
+def missing_features(level: str, features: tuple[str, ...], flags: frozenset[str]) -> tuple[str, ...]:
+    """Kernel's flag names that code for a level and LLVM features needs and a processor lacks, sorted."""
+    names = [name for name, _, _ in LEVELS]
+    if level not in names:
+        return (level,)
+    first = names.index(level)
+    needed = frozenset[str]().union(*(added for _, added, _ in LEVELS[first:]))
+    needed |= {flag for flag, feature in EXTRA_FEATURES.items() if feature in features}
+    return tuple(sorted(needed - flags))
 
 
 def cache_kb(level: int, default: int, root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.errors import UnsupportedTargetError
-from redfuser.host import read_host
+from redfuser.host import EXTRA_FEATURES, LEVELS, read_host
 from redfuser.records import RecordError, decode
 
 
@@ -43,6 +43,14 @@ class CpuTarget:
     bandwidth_gbs: float
     features: tuple[str, ...] = ()
     kind: Literal["cpu"] = "cpu"
+
+    def __post_init__(self) -> None:
+        levels = [level for level, _, _ in LEVELS]
+        if self.arch not in levels:
+            raise ValueError(f"arch: {self.arch!r} is not one of {', '.join(levels)}, host")
+        unknown = set(self.features) - set(EXTRA_FEATURES.values())
+        if unknown:
+            raise ValueError(f"features: {sorted(unknown)[0]!r} is not one of {', '.join(EXTRA_FEATURES.values())}")
 
     @property
     def lanes(self) -> int:

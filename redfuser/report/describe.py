@@ -124,13 +124,14 @@ def _section(entry: CascadeEntry) -> Section:
         choices = ", ".join(f"{name} {value}" for name, value in sorted(entry.schedule.items()))
         blocks.append(Block("schedule", (f"{entry.strategy}: {choices}",)))
     if entry.traffic is not None:
-        blocks.append(Block("memory traffic", (*_traffic(entry.traffic),)))
+        blocks.append(Block("memory traffic", tuple(_traffic(entry.traffic))))
     if entry.time is not None:
         blocks.append(Block("time", (f"{entry.time.value_us:.4g} us ({entry.time.how})",)))
     if entry.error is not None:
         blocks.append(Block("error against float64", (_error(entry.error),)))
     blocks.append(Block("ONNX nodes", entry.onnx_nodes))
-    return Section(f"{entry.id}: {entry.kind}, {entry.verdict} ({entry.strategy})", tuple(b for b in blocks if b.lines))
+    strategy = f" ({entry.strategy})" if entry.fused else ""
+    return Section(f"{entry.id}: {entry.kind}, {entry.verdict}{strategy}", tuple(b for b in blocks if b.lines))
 
 
 def _reduction(entry: ReductionEntry) -> str:

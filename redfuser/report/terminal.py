@@ -27,13 +27,12 @@ def render(document: Document, *, details: bool = False, width: int = 120, color
     for line in document.lead:
         console.print(plain(line), soft_wrap=True)
     if document.rows:
-        console.print()
         console.print(_table(document))
     if details:
         for section in document.sections:
             console.print()
             console.print(_section(section), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip() + "\n"
 
 
 def _table(document: Document) -> object:
@@ -44,7 +43,7 @@ def _table(document: Document) -> object:
     used = [i for i in range(len(document.header)) if any(row[i] for row in document.rows)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i in used:
-        table.add_column(document.header[i], overflow="fold", no_wrap=i != used[-1])
+        table.add_column(document.header[i], overflow="fold")
     for row in document.rows:
         table.add_row(*(Text(plain(row[i]), style=STYLES.get(row[i], "")) for i in used))
     return table

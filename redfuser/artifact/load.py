@@ -1,0 +1,146 @@
+"""Load an artifact and run it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
+from redfuser.errors import MissingToolError, UsageError, VerificationError
+from redfuser.host import CPUINFO, missing_features, read_flags, usable_cores
+from redfuser.report.value import TargetInfo
+from redfuser.signature import TensorSpec
+
+THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A module ready to run. Not thread-safe: load it once a thread.
+
+    Args:
+        manifest: of the artifact.
+        machine: TVM's ``relax.VirtualMachine``.
+    """
+
+    manifest: Manifest
+    machine: Any
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What a call takes."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What a call gives."""
+        return self.manifest.outputs
+
+    def __call__(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the module once.
+
+        Args:
+            feeds: an array for every input, by name; shape and dtype exactly as in ``inputs``.
+
+        Returns:
+            An array for every output, by name.
+
+        Raises:
+            UsageError: names the input that is missing, unknown, or of another shape or dtype.
+        """
+        from tvm.runtime import tensor
+
+        arguments = [tensor(array) for array in check_feeds(self.inputs, feeds)]
+        result = self.machine["main"](*arguments)
+        results = [result] if hasattr(result, "numpy") else list(result)
+        return {spec.name: array.numpy() for spec, array in zip(self.outputs, results, strict=True)}
+
+
+def check_feeds(specs: tuple[TensorSpec, ...], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The arrays in calling order, contiguous.
+
+    Raises:
+        UsageError: see :meth:`LoadedModel.__call__`.
+    """
+    signature = f"the module takes {', '.join(map(str, specs)) or 'no inputs'}"
+    unknown = sorted(set(feeds) - {spec.name for spec in specs})
+    if unknown:
+        raise UsageError(f"no input is called {unknown[0]!r}", signature)
+    arrays = []
+    for spec in specs:
+        if spec.name not in feeds:
+            raise UsageError(f"input {spec.name!r} is missing", signature)
+        array = np.asarray(feeds[spec.name])
+        if array.shape != spec.shape or array.dtype.name != spec.dtype:
+            found = TensorSpec(spec.name, array.shape, array.dtype.name)
+            raise UsageError(
+                f"input {found} doesn't fit the module's {spec}", "compile for other shapes, or convert it"
+            )
+        arrays.append(np.ascontiguousarray(array).reshape(spec.shape))
+    return arrays
+
+
+def load(path: str | Path, threads: int | None = None) -> LoadedModel:
+    """Load the artifact in a folder.
+
+    TVM runs one thread unless told otherwise, and reads the number when it first runs: so ``threads`` (or, where
+    neither it nor a variable of :data:`THREADS_VARIABLES` is set, the cores of this machine) takes effect for the
+    first artifact that a thread runs.
+
+    Args:
+        path: what ``compile`` wrote.
+        threads: worker threads.
+
+    Raises:
+        UsageError: the folder isn't an artifact.
+        VerificationError: its manifest or module cannot be read.
+        MissingToolError: apache-tvm isn't usable, or this machine lacks what the module was compiled for.
+    """
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    if not (folder / MODULE).is_file():
+        raise VerificationError(f"{str(folder / MODULE)!r} is missing", "compile the model again")
+    if CPUINFO.is_file():
+        check_processor(manifest.target, read_flags(CPUINFO.read_text(encoding="utf-8")))
+    if threads is not None:
+        os.environ[THREADS_VARIABLES[0]] = str(threads)
+    elif not any(os.environ.get(name) for name in THREADS_VARIABLES):
+        os.environ[THREADS_VARIABLES[0]] = str(usable_cores())
+    return LoadedModel(manifest, _open(folder / MODULE))
+
+
+def check_processor(target: TargetInfo, flags: frozenset[str]) -> None:
+    """Refuse code that would stop with an illegal instruction.
+
+    Raises:
+        MissingToolError: names what the processor with these kernel flags lacks.
+    """
+    missing = missing_features(target.arch, target.features, flags) if target.kind == "cpu" and flags else ()
+    if missing:
+        raise MissingToolError(
+            f"the module was compiled for {target.name}; this processor lacks {', '.join(missing)}",
+            "compile with --target cpu on this machine, or for a lesser target: redfuser targets",
+        )
+
+
+def _open(module: Path) -> Any:
+    try:
+        import tvm
+        from tvm import relax
+    except (ImportError, OSError) as error:
+        raise MissingToolError(
+            f"apache-tvm cannot be imported: {error}", "redfuser doctor says what is missing"
+        ) from error
+    # TVM raises whatever its loader meets: OSError, RuntimeError or a class of its own below it.
+    try:
+        return relax.VirtualMachine(tvm.runtime.load_module(str(module)), tvm.cpu())
+    except (OSError, RuntimeError, ValueError, AttributeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise VerificationError(
+            f"{str(module)!r} cannot be loaded: {first}", "redfuser verify checks its files"
+        ) from error

@@ -1,0 +1,136 @@
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import redfuser
+from redfuser.artifact.contents import CompiledModule
+from redfuser.artifact.load import THREADS_VARIABLES, check_feeds, check_processor
+from redfuser.artifact.write import write_artifact
+from redfuser.errors import MissingToolError, UsageError, VerificationError
+from redfuser.host import usable_cores
+from redfuser.options import CompileOptions
+from redfuser.report.value import FusionReport, ModelInfo, TargetInfo
+from redfuser.signature import TensorSpec
+from redfuser.targets import load_target
+
+SPECS = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))
+
+
+def write_module(path: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
+    n = relax.Var("n", relax.TensorStructInfo((), "int64"))
+    with builder.function("main", [x, n]):
+        total = builder.emit(relax.op.add(x, x))
+        builder.emit_func_output(relax.Tuple([total, n]))
+    target = tvm.target.Target(load_target("cpu-x86-64").llvm())
+    tvm.relax.build(relax.transform.LegalizeOps()(builder.get()), target).export_library(str(path))
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A module with two inputs and two outputs, written as an artifact."""
+    output = tmp_path_factory.mktemp("load") / "a"
+    target = load_target("cpu-x86-64")
+    report = FusionReport(ModelInfo("m.onnx", "0" * 64, 18, 1), TargetInfo(target.name, "cpu", "x86-64"), ())
+    outputs = (TensorSpec("double", (2, 3), "float32"), TensorSpec("same", (), "int64"))
+    write_artifact(CompiledModule(report, (), write_module, SPECS, outputs, ""), CompileOptions(target), output)
+    return output
+
+
+def test_a_loaded_module_runs(artifact: Path) -> None:
+    model = redfuser.load(artifact)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    result = model({"n": np.asarray(7), "x": x})
+    assert list(result) == ["double", "same"]
+    np.testing.assert_array_equal(result["double"], 2 * x)
+    assert result["same"].shape == () and result["same"].dtype == np.int64 and result["same"] == 7
+    np.testing.assert_array_equal(model({"n": np.asarray(7), "x": x[:, ::-1]})["double"], 2 * x[:, ::-1])
+
+
+def test_it_runs_with_tvm_alone(artifact: Path) -> None:
+    script = f"""
+import numpy as np, tvm
+from tvm import relax
+machine = relax.VirtualMachine(tvm.runtime.load_module({str(artifact / "module.so")!r}), tvm.cpu())
+double, same = machine["main"](tvm.runtime.tensor(np.ones((2, 3), "float32")), tvm.runtime.tensor(np.asarray(5)))
+assert (double.numpy() == 2).all() and same.numpy() == 5
+import sys
+assert "redfuser" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "expected"),
+    [({}, None, None), ({"TVM_NUM_THREADS": "1"}, None, 1), ({"OMP_NUM_THREADS": "1"}, None, 1), ({}, 1, 1)],
+)
+def test_threads(artifact: Path, monkeypatch, given: dict[str, str], asked: int | None, expected: int | None) -> None:
+    import tvm
+
+    for name in THREADS_VARIABLES:
+        monkeypatch.setenv(name, "")  # so that what load sets is taken back
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    redfuser.load(artifact, threads=asked)
+    # TVM makes a pool for every thread that runs something, and reads the variables then.
+    with ThreadPoolExecutor(1) as fresh:
+        assert fresh.submit(tvm.get_global_func("runtime.NumThreads")).result() == (expected or usable_cores())
+
+
+X, N = np.zeros((2, 3), np.float32), np.zeros((), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({"x": X}, "input 'n' is missing"),
+        ({"x": X, "n": N, "z": X}, "no input is called 'z'"),
+        ({"x": X.T, "n": N}, r"input x: float32\[3, 2\] doesn't fit the module's x: float32\[2, 3\]"),
+        ({"x": X.astype(np.float64), "n": N}, "float64"),
+        ({"x": X, "n": N.reshape(1)}, r"n: int64\[1\]"),
+        ({"x": X.astype(object), "n": N}, "object"),
+        ({"x": X.tolist(), "n": N}, "float64"),
+    ],
+)
+def test_feeds_that_do_not_fit_are_refused(feeds: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_feeds(SPECS, feeds)
+
+
+def test_feeds_come_in_calling_order_and_contiguous() -> None:
+    wide = np.zeros((2, 6), np.float32)[:, ::2]
+    x, n = check_feeds(SPECS, {"n": N, "x": wide})
+    assert x.flags.c_contiguous and n.shape == ()
+
+
+def test_a_damaged_module_is_named(artifact: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(artifact, damaged)
+    (damaged / "module.so").write_bytes(b"not a library")
+    with pytest.raises(VerificationError, match="cannot be loaded"):
+        redfuser.load(damaged)
+    (damaged / "module.so").unlink()
+    with pytest.raises(VerificationError, match="is missing"):
+        redfuser.load(damaged)
+    with pytest.raises(UsageError, match="isn't a redfuser artifact"):
+        redfuser.load(tmp_path)
+
+
+def test_a_lesser_processor_is_refused() -> None:
+    avx512 = TargetInfo("cpu-avx512", "cpu", "x86-64-v4", ("avx512vnni",))
+    with pytest.raises(MissingToolError, match=r"cpu-avx512; this processor lacks .*avx2.*avx512_vnni"):
+        check_processor(avx512, frozenset({"sse4_2"}))
+    check_processor(TargetInfo("cpu-x86-64", "cpu", "x86-64"), frozenset({"sse2"}))
+    check_processor(avx512, frozenset())
+    with pytest.raises(MissingToolError, match="lacks made-up"):
+        check_processor(TargetInfo("odd", "cpu", "made-up"), frozenset({"sse2"}))
