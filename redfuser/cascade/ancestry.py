@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from redfuser.cascade.graph import Graph
-from redfuser.expr import loads
 
 
 class Ancestry:
@@ -33,9 +32,7 @@ class Ancestry:
             if binding not in by_binding:
                 self._add(binding, inputs, solid=True)
             for name in by_binding.get(binding, ()):
-                definition = graph.definitions[name]
-                read = (node.tensor.name for node in loads(definition.body))
-                self._add(name, read, solid=definition.is_reduction)
+                self._add(name, graph.sources[name], solid=graph.definitions[name].is_reduction)
 
     def _add(self, name: str, inputs: Iterable[str], solid: bool) -> None:
         sources = tuple(inputs)

@@ -27,24 +27,20 @@ class _OutputRefused(Exception):
 class Assembler:
     """Builds the cascade of one group; every step may refuse with a reason."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        ancestry: Ancestry,
-        consumers: Mapping[str, tuple[str, ...]],
-        members: Sequence[str],
-    ) -> None:
+    def __init__(self, graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> None:
         self.graph = graph
+        self.ancestry = ancestry
         self.members = tuple(members)
-        names = candidates(graph, consumers, members)
+        names = candidates(graph, ancestry, members)
         self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
+        plain = Expander(graph, ancestry, members)
         stop: set[str] = set()
         while True:
             try:
-                self.outputs = find_outputs(graph, ancestry, consumers, members, Expander(graph, members), stop)
+                self.outputs = find_outputs(graph, ancestry, members, plain, stop)
                 refused = self._place(names)
             except (_OutputRefused, NotSeparable) as refusal:
-                if refusal.name in stop or Expander(graph, members).reaches(refusal.name) is False:
+                if refusal.name in stop or not plain.reaches(refusal.name):
                     raise
                 stop.add(refusal.name)
                 continue
@@ -54,7 +50,7 @@ class Assembler:
 
     def _place(self, names: Sequence[str]) -> frozenset[str]:
         """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
-        self.expander = Expander(self.graph, [*self.members, *names])
+        self.expander = Expander(self.graph, self.ancestry, [*self.members, *names])
         self.placement = Placement(self.graph, self.members, self.shared, self.expander)
         self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.outputs}
         maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]

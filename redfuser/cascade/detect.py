@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from redfuser.cascade.ancestry import Ancestry
@@ -51,16 +50,15 @@ class Detection:
 def detect(graph: Graph) -> Detection:
     """Find the maximal cascades of a graph (METHOD §1; DESIGN "Detection")."""
     ancestry = Ancestry(graph)
-    consumers = graph.consumers()
     grouping = group_reductions(graph, ancestry)
     cascades: list[Cascade] = []
     rejected: list[Rejected] = []
     counts: dict[str, int] = {}
     for members in grouping.groups:
-        if len(members) == 1 and not _broadcasts_back(graph, consumers, members[0]):
+        if len(members) == 1 and not _broadcasts_back(graph, members[0]):
             continue
         try:
-            cascade = Assembler(graph, ancestry, consumers, members).build("candidate")
+            cascade = Assembler(graph, ancestry, members).build("candidate")
         except (NotPlaceable, NotSeparable) as refusal:
             if len(members) > 1:
                 rejected.append(Rejected(members, _nodes(graph, members), refusal.reason))
@@ -80,14 +78,14 @@ def is_cascade(cascade: Cascade) -> bool:
     return len(cascade.reductions) > 1 or again
 
 
-def _broadcasts_back(graph: Graph, consumers: Mapping[str, tuple[str, ...]], name: str) -> bool:
+def _broadcasts_back(graph: Graph, name: str) -> bool:
     """Whether a lone reduction's result soon meets a larger tensor: a cheap filter before the full analysis."""
     size = graph.definitions[name].tensor.size
     if name in graph.outputs or not graph.definitions[name].reduced:
         return False
     pending, seen = [name], {name}
     while pending and len(seen) < 32:
-        for user in consumers.get(pending.pop(), ()):
+        for user in graph.consumers.get(pending.pop(), ()):
             definition = graph.definitions[user]
             if definition.is_reduction or user in seen:
                 continue

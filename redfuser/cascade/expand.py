@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.expr import Axis, Const, Expr, Load, Op, index, loads, op, substitute, transform, walk
 from redfuser.indexing import linear, simplify
@@ -43,31 +44,35 @@ def _is_cheap(node: Expr) -> bool:
 class Expander:
     """Expands definitions relative to the members of one cascade, and remembers which bindings it went through."""
 
-    def __init__(self, graph: Graph, members: Collection[str]) -> None:
+    def __init__(self, graph: Graph, ancestry: Ancestry, members: Collection[str]) -> None:
         self.graph = graph
+        self.ancestry = ancestry
         self.members = frozenset(members)
         self.used: set[str] = set()
         self._reaches: dict[str, bool] = {}
 
     def reaches(self, name: str) -> bool:
         """Whether an element-wise definition leads to a member through element-wise definitions alone."""
+        known = self._reaches
         stack = [name]
         while stack:
             current = stack[-1]
-            if current in self._reaches:
-                stack.pop()
-                continue
             definition = self.graph.definitions.get(current)
-            if definition is None or definition.is_reduction:
-                self._reaches[current] = current in self.members
-                continue
-            sources = {node.tensor.name for node in loads(definition.body)}
-            pending = [s for s in sources if s not in self._reaches]
-            if pending and not any(self._reaches.get(s) for s in sources):
-                stack.append(pending[0])
-                continue
-            self._reaches[current] = any(self._reaches.get(s) for s in sources)
-        return self._reaches[name]
+            if current in known:
+                stack.pop()
+            elif definition is None or definition.is_reduction:
+                known[current] = current in self.members
+            elif not self.ancestry.depends(current, self.members):
+                known[current] = False
+            else:
+                sources = self.graph.sources[current]
+                found = any(known.get(source) for source in sources)
+                pending = [] if found else [source for source in sources if source not in known]
+                if pending:
+                    stack.append(pending[0])
+                else:
+                    known[current] = found
+        return known[name]
 
     def inlines(self, name: str) -> bool:
         """Whether a load of this tensor is replaced by its definition."""

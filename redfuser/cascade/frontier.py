@@ -7,12 +7,11 @@ that the module keeps in memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander
 from redfuser.cascade.graph import Graph
-from redfuser.expr import loads
 from redfuser.reason import Reason
 
 
@@ -28,7 +27,6 @@ class NotSeparable(Exception):
 def find_outputs(
     graph: Graph,
     ancestry: Ancestry,
-    consumers: Mapping[str, tuple[str, ...]],
     members: Sequence[str],
     expander: Expander,
     stop: Collection[str],
@@ -44,7 +42,7 @@ def find_outputs(
     inside |= set(pending)
     while pending:
         name = pending.pop(0)
-        outside = [c for c in consumers.get(name, ()) if c not in inside]
+        outside = [c for c in graph.consumers.get(name, ()) if c not in inside]
         if not outside and name not in graph.outputs:
             continue
         absorbed = [c for c in outside if c not in stop and _absorbable(graph, ancestry, members, c)]
@@ -66,9 +64,7 @@ def _between(graph: Graph, members: Sequence[str], expander: Expander) -> list[s
     found: dict[str, None] = {}
     pending = list(members)
     while pending:
-        definition = graph.definitions[pending.pop()]
-        for node in loads(definition.body):
-            name = node.tensor.name
+        for name in graph.sources[pending.pop()]:
             source = graph.definitions.get(name)
             if source and not source.is_reduction and name not in found and expander.reaches(name):
                 found[name] = None

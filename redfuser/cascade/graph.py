@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from redfuser.expr import Axis, Expr, Tensor, axes_of, loads
 
@@ -79,11 +80,20 @@ class Graph:
     provenance: Mapping[str, tuple[str, ...]]
     inputs_of: Mapping[str, tuple[str, ...]]
 
-    def consumers(self) -> dict[str, tuple[str, ...]]:
+    @cached_property
+    def sources(self) -> Mapping[str, tuple[str, ...]]:
+        """Name of a definition -> names of the tensors it loads."""
+        return {
+            name: tuple(dict.fromkeys(node.tensor.name for node in loads(definition.body)))
+            for name, definition in self.definitions.items()
+        }
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[str, ...]]:
         """Tensor name -> names of the definitions that load it."""
         found: dict[str, list[str]] = {}
-        for name, definition in self.definitions.items():
-            for tensor in dict.fromkeys(node.tensor.name for node in loads(definition.body)):
+        for name, sources in self.sources.items():
+            for tensor in sources:
                 found.setdefault(tensor, []).append(name)
         return {name: tuple(users) for name, users in found.items()}
 

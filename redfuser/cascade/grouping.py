@@ -88,7 +88,7 @@ def _refusal(
     if detour is not None:
         return Reason("not-convex", "another reduction lies between the two", f"{earlier.tensor.name} -> {detour}")
     members = [name for name in merged if name != later.tensor.name]
-    expander = Expander(graph, members)
+    expander = Expander(graph, ancestry, members)
     shared = axis("l", reduced_extent(later))
     body = replace(expander.body(later), flatten_reduced(later, shared))
     where = _position(body, earlier)

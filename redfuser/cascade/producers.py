@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander, flatten_reduced, reduced_extent
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.grouping import factors
@@ -36,22 +37,21 @@ class Producer:
     scale: float
 
 
-def candidates(graph: Graph, consumers: Mapping[str, tuple[str, ...]], members: Sequence[str]) -> tuple[str, ...]:
+def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tuple[str, ...]:
     """Contractions that members read through element-wise definitions, and that nothing else reads."""
-    downstream = Expander(graph, members)
+    downstream = Expander(graph, ancestry, members)
     found: dict[str, None] = {}
     seen = set(members)
     pending = list(members)
     while pending:
-        for node in loads(graph.definitions[pending.pop()].body):
-            name = node.tensor.name
+        for name in graph.sources[pending.pop()]:
             definition = graph.definitions.get(name)
             if definition is None or name in seen:
                 continue
             seen.add(name)
             if not definition.is_reduction:
                 pending.append(name)
-            elif _contracts(graph, definition) and _private(graph, consumers, definition, members, downstream):
+            elif _contracts(graph, definition) and _private(graph, definition, members, downstream):
                 found[name] = None
     return tuple(found)
 
@@ -70,19 +70,13 @@ def _contracts(graph: Graph, definition: Definition) -> bool:
     )
 
 
-def _private(
-    graph: Graph,
-    consumers: Mapping[str, tuple[str, ...]],
-    definition: Definition,
-    members: Sequence[str],
-    downstream: Expander,
-) -> bool:
+def _private(graph: Graph, definition: Definition, members: Sequence[str], downstream: Expander) -> bool:
     """Whether nothing but the cascade reads it, however far through element-wise definitions."""
     pending, seen = [definition.tensor.name], set(members)
     if definition.tensor.name in graph.outputs:
         return False
     while pending:
-        for user in consumers.get(pending.pop(), ()):
+        for user in graph.consumers.get(pending.pop(), ()):
             if user in seen:
                 continue
             seen.add(user)
