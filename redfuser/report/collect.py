@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redfuser.algebra.derivation import Component, Derivation, Recurrence
-from redfuser.cascade.model import IDENTITIES, Reduction
+from redfuser.cascade.detect import Rejected
+from redfuser.cascade.graph import Definition
+from redfuser.cascade.kinds import classify
+from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Axis
+from redfuser.reason import Reason
 from redfuser.report.value import (
+    CascadeEntry,
     DerivationEntry,
+    NumericError,
     ProofEntry,
     RecurrenceEntry,
     ReductionEntry,
     StateEntry,
     TargetInfo,
+    Time,
+    Traffic,
 )
 from redfuser.targets import CpuTarget, Target
+from redfuser.tile.ir import Schedule
 
 
 def describe_target(target: Target) -> TargetInfo:
@@ -21,6 +32,64 @@ def describe_target(target: Target) -> TargetInfo:
     if isinstance(target, CpuTarget):
         return TargetInfo(target.name, target.kind, target.arch, target.features, target.cores)
     return TargetInfo(target.name, target.kind, target.arch, (), target.multiprocessors)
+
+
+def describe_cascade(
+    cascade: Cascade,
+    derivation: Derivation | None,
+    schedule: Schedule | None,
+    traffic: Traffic,
+    time: Time | None,
+    error: NumericError | None,
+    reason: Reason | None,
+) -> CascadeEntry:
+    """A cascade and what became of it; it is fused exactly where there is no reason against it."""
+    return CascadeEntry(
+        id=cascade.name,
+        kind=classify(cascade),
+        verdict="fused" if reason is None else "unfused",
+        reason=reason,
+        onnx_nodes=cascade.onnx_nodes,
+        reductions=tuple(map(describe_reduction, (*cascade.producers, *cascade.reductions))),
+        derivation=describe_derivation(derivation) if derivation else None,
+        exactness=derivation.exactness if derivation and reason is None else None,
+        strategy=schedule.strategy if schedule else "unfused",
+        schedule=_flat(schedule) if schedule else {},
+        traffic=traffic,
+        time=time,
+        error=error,
+    )
+
+
+def describe_rejected(name: str, rejected: Rejected, members: Sequence[Definition]) -> CascadeEntry:
+    """A chain of reductions that detection could not cut out of the model."""
+    return CascadeEntry(
+        id=name,
+        kind="other",
+        verdict="unfused",
+        reason=rejected.reason,
+        onnx_nodes=rejected.onnx_nodes,
+        reductions=tuple(
+            ReductionEntry(
+                name=member.tensor.name,
+                op=member.combiner,
+                axes=tuple(map(_axis, member.axes)),
+                over=", ".join(map(_axis, member.reduced)),
+                map=str(member.body),
+            )
+            for member in members
+        ),
+    )
+
+
+def _flat(schedule: Schedule) -> dict[str, bool | int | float | str]:
+    """The schedule's choices as scalars: tile sizes under ``tile_AXIS``."""
+    return {
+        **{f"tile_{name}": size for name, size in schedule.tiles},
+        "segments": schedule.segments,
+        "lanes": schedule.lanes,
+        **dict(schedule.options),
+    }
 
 
 def describe_reduction(reduction: Reduction) -> ReductionEntry:

@@ -1,0 +1,187 @@
+"""The compile as one readable list of stages. Everything else is a stage's own affair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redfuser.artifact.contents import CompiledModule
+from redfuser.cascade.canonical import Canonical, canonicalise
+from redfuser.cascade.detect import Detection, detect
+from redfuser.cascade.graph import Graph
+from redfuser.cascade.model import Cascade
+from redfuser.errors import FusionGateError, UnsupportedTargetError
+from redfuser.frontend import LoweredModel, OnnxModel, load_model, lower
+from redfuser.fusion import Outcome, fuse, plan
+from redfuser.options import CompileOptions, Progress
+from redfuser.records import to_text
+from redfuser.report.collect import describe_cascade, describe_rejected, describe_target
+from redfuser.report.value import FusionReport, ModelInfo
+from redfuser.targets import CpuTarget
+
+if TYPE_CHECKING:
+    from redfuser.codegen.cpu.module import Assembly
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A model taken apart: what every later stage works on.
+
+    Args:
+        onnx: as loaded.
+        lowered: as TVM sees it.
+        graph: as pure definitions.
+        values: Relax expression behind each stored tensor of the graph.
+        detection: the cascades found.
+        canonical: canonical form of each cascade, by its name.
+    """
+
+    onnx: OnnxModel
+    lowered: LoweredModel
+    graph: Graph
+    values: Mapping[str, Any]
+    detection: Detection
+    canonical: Mapping[str, Canonical]
+
+    def distinct(self) -> dict[Cascade, str]:
+        """Each distinct canonical cascade, with the name of the first that has that form."""
+        names: dict[Cascade, str] = {}
+        for cascade in self.detection.cascades:
+            names.setdefault(self.canonical[cascade.name].cascade, cascade.name)
+        return names
+
+
+def compile_model(model: Path, options: CompileOptions, progress: Progress) -> CompiledModule:
+    """ONNX file in, compiled module and report out; nothing is written.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
+    if not isinstance(options.target, CpuTarget):
+        raise UnsupportedTargetError(
+            f"no code generator for {options.target.name} in this version",
+            "compile for a CPU target; redfuser targets lists them",
+        )
+    analysis = _analyze(model, options, progress)
+    outcomes = _fuse_all(analysis, options, progress)
+    if options.strict:
+        _require_all(analysis, outcomes)
+    progress.stage("generate the module")
+    assembly = _assemble(analysis, outcomes, options.target)
+    report = _report(analysis, outcomes, options)
+    kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
+    return CompiledModule(
+        report=report,
+        kernels=tuple(kernel.files() for kernel in kernels),
+        module_writer=assembly.write,
+        inputs=analysis.lowered.inputs,
+        outputs=analysis.lowered.outputs,
+        tuning_lock=_lock(options, outcomes),
+        dump=_dump(analysis, outcomes, assembly, report),
+    )
+
+
+def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> FusionReport:
+    """Detection and algebra only.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
+    analysis = _analyze(model, options, progress)
+    progress.stage("derive")
+    return _report(analysis, {cascade: plan(cascade, options) for cascade in analysis.distinct()}, options)
+
+
+def _analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
+    from redfuser.cascade.extract import extract_graph
+
+    progress.stage("load the model")
+    onnx = load_model(model)
+    progress.stage("lower to TIR")
+    lowered = lower(onnx, options.dims, options.shapes)
+    progress.stage("find cascades")
+    graph, values = extract_graph(lowered.module, lowered.provenance)
+    detection = detect(graph)
+    canonical = {cascade.name: canonicalise(cascade) for cascade in detection.cascades}
+    return Analysis(onnx, lowered, graph, values, detection, canonical)
+
+
+def _fuse_all(analysis: Analysis, options: CompileOptions, progress: Progress) -> dict[Cascade, Outcome]:
+    distinct = analysis.distinct()
+    progress.stage("fuse")
+    outcomes: dict[Cascade, Outcome] = {}
+    for done, (cascade, name) in enumerate(distinct.items(), 1):
+        outcomes[cascade] = outcome = fuse(cascade, name, options)
+        if outcome.reason is not None:
+            progress.note(f"{name} stays unfused: {outcome.reason}")
+        progress.step(done, len(distinct))
+    return outcomes
+
+
+def _require_all(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> None:
+    for cascade in analysis.detection.cascades:
+        reason = outcomes[analysis.canonical[cascade.name].cascade].reason
+        if reason is not None:
+            raise FusionGateError(f"{cascade.name} isn't fused: {reason}", "compile without --strict to go on unfused")
+    for rejected in analysis.detection.rejected:
+        raise FusionGateError(f"not fused: {rejected}", "compile without --strict to go on unfused")
+
+
+def _assemble(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], target: CpuTarget) -> Assembly:
+    from redfuser.codegen.cpu.module import Replacement, assemble
+
+    replacements = []
+    for cascade in analysis.detection.cascades:
+        canonical = analysis.canonical[cascade.name]
+        kernel = outcomes[canonical.cascade].kernel
+        if kernel is not None:
+            inputs = tuple(analysis.values[name] for name in canonical.inputs)
+            outputs = tuple(analysis.values[name] for name in canonical.outputs)
+            replacements.append(Replacement(kernel.function, kernel.program.name, inputs, outputs))
+    return assemble(analysis.lowered.module, replacements, target)
+
+
+def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: CompileOptions) -> FusionReport:
+    onnx, lowered = analysis.onnx, analysis.lowered
+    info = ModelInfo(
+        onnx.path.name, onnx.digest, onnx.opset, len(onnx.proto.graph.node), lowered.inputs, lowered.outputs
+    )
+    entries = []
+    for cascade in analysis.detection.cascades:
+        outcome = outcomes[analysis.canonical[cascade.name].cascade]
+        error = outcome.kernel.error if outcome.kernel else None
+        entries.append(
+            describe_cascade(
+                cascade, outcome.derivation, outcome.schedule, outcome.traffic, outcome.time, error, outcome.reason
+            )
+        )
+    for number, rejected in enumerate(analysis.detection.rejected):
+        members = [analysis.graph.definitions[name] for name in rejected.members]
+        entries.append(describe_rejected(f"rejected_{number}", rejected, members))
+    return FusionReport(info, describe_target(options.target), tuple(entries))
+
+
+def _lock(options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> str:
+    kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
+    schedules = {kernel.program.name: kernel.program.schedule.as_dict() for kernel in kernels}
+    return to_text({"schema": "redfuser.tuning/1", "target": options.target.name, "kernels": schedules})
+
+
+def _dump(
+    analysis: Analysis, outcomes: Mapping[Cascade, Outcome], assembly: Assembly, report: FusionReport
+) -> dict[str, str]:
+    """One text for each stage, in the order of the stages."""
+    done = outcomes.values()
+    return {
+        "onnx": str(analysis.onnx),
+        "lowered": str(analysis.lowered),
+        "definitions": str(analysis.graph),
+        "cascades": str(analysis.detection),
+        "derivations": "\n".join(str(o.derivation) for o in done if o.derivation is not None),
+        "tile-programs": "\n".join(str(o.kernel.program) for o in done if o.kernel is not None),
+        "kernels": "\n".join(o.kernel.function.script() for o in done if o.kernel is not None),
+        "module": str(assembly),
+        "report": str(report),
+    }
