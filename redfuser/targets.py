@@ -145,7 +145,7 @@ def load_target(name_or_path: str) -> Target:
     """
     own_file = name_or_path.endswith(".toml")
     if not own_file and name_or_path not in target_names():
-        near = difflib.get_close_matches(name_or_path, target_names(), n=3, cutoff=0.4)
+        near = difflib.get_close_matches(name_or_path, target_names(), n=3, cutoff=0.5)
         raise UnsupportedTargetError(
             f"unknown target {name_or_path!r}",
             f"did you mean {' or '.join(near)}?" if near else "redfuser targets lists the known ones",

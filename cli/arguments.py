@@ -1,0 +1,85 @@
+"""Arguments that several commands take, and what they become."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redfuser.options import CompileOptions
+
+
+def add_common(parser: argparse.ArgumentParser, formats: Sequence[str] = ("terminal", "json")) -> None:
+    """``--format``, ``-q`` and ``-v``."""
+    parser.add_argument("--format", choices=formats, default="terminal", help="form of the result (default: terminal)")
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="no progress, only the result and errors")
+    loudness.add_argument("-v", "--verbose", action="store_true", help="more detail, and tracebacks of errors")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The model, its target, its shapes, its numerics."""
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="the ONNX file")
+    parser.add_argument(
+        "--target", default="cpu", metavar="NAME", help="device, or a .toml that describes one (default: cpu)"
+    )
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=EXTENT", help="value of a symbolic dimension"
+    )
+    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=1x128", help="whole shape of one input")
+    parser.add_argument(
+        "--numerics", choices=("exact", "relaxed"), default="exact", help="relaxed: rounding may be re-ordered"
+    )
+    parser.add_argument(
+        "--threads", type=positive, metavar="N", help="plan kernels for N threads (default: the target's cores)"
+    )
+    parser.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="seed of the inputs kernels are checked on"
+    )
+
+
+def compile_options(arguments: argparse.Namespace) -> CompileOptions:
+    """The options of a command that takes :func:`add_model`, and :mod:`cli.compile`'s own if it is that.
+
+    Raises:
+        RedFuserError: an argument makes no sense, or the target is unknown.
+    """
+    from redfuser.options import CompileOptions, parse_dims, parse_gates, parse_shapes
+    from redfuser.targets import load_target
+
+    return CompileOptions(
+        target=load_target(arguments.target),
+        dims=parse_dims(arguments.dim),
+        shapes=parse_shapes(arguments.shape),
+        strict=getattr(arguments, "strict", False),
+        numerics=arguments.numerics,
+        require_fused=parse_gates(getattr(arguments, "require_fused", ())),
+        fail_on_missed=getattr(arguments, "fail_on", None) == "missed",
+        seed=arguments.seed,
+        threads=arguments.threads,
+    )
+
+
+def positive(text: str) -> int:
+    """A positive integer.
+
+    Raises:
+        ArgumentTypeError: it isn't one.
+    """
+    value = natural(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("0 isn't a positive integer")
+    return value
+
+
+def natural(text: str) -> int:
+    """A non-negative integer that fits 32 bits.
+
+    Raises:
+        ArgumentTypeError: it isn't one.
+    """
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a non-negative integer")
+    return int(text)

@@ -1,0 +1,74 @@
+"""Input arrays from files, or random ones."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redfuser.errors import UsageError
+
+from .arguments import natural
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from redfuser.signature import TensorSpec
+
+
+def add_feeds(parser: argparse.ArgumentParser) -> None:
+    """``--input``, ``--inputs`` and ``--seed``."""
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="array for one input")
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="arrays by input name")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of inputs not given (default: 0)")
+
+
+def read_feeds(arguments: argparse.Namespace, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
+    """Arrays given in files; random ones for the inputs left.
+
+    Raises:
+        UsageError: a file cannot be read or isn't a plain array file, or a name is no input.
+    """
+    from redfuser.oracle import random_inputs
+
+    given: dict[str, np.ndarray] = dict(_read_archive(arguments.inputs)) if arguments.inputs else {}
+    for item in arguments.input:
+        name, found, path = item.rpartition("=")
+        if not found or not name or not path:
+            raise UsageError(f"--input {item!r} isn't NAME=FILE.npy", "for example --input input_ids=ids.npy")
+        given[name] = _read_array(Path(path))
+    unknown = sorted(given.keys() - {spec.name for spec in specs})
+    if unknown:
+        raise UsageError(f"no input is called {unknown[0]!r}", f"inputs are {', '.join(map(str, specs)) or 'none'}")
+    return {**random_inputs(tuple(spec for spec in specs if spec.name not in given), arguments.seed), **given}
+
+
+def _read_archive(path: Path) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    loaded = _load(path)
+    if isinstance(loaded, np.ndarray):
+        raise UsageError(f"{str(path)!r} holds a single array", "give it as --input NAME=FILE.npy")
+    return loaded
+
+
+def _read_array(path: Path) -> np.ndarray:
+    loaded = _load(path)
+    if isinstance(loaded, dict):
+        raise UsageError(f"{str(path)!r} holds several arrays", "give it as --inputs FILE.npz")
+    return loaded
+
+
+def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    import zipfile
+    import zlib
+
+    import numpy as np
+
+    try:
+        # Never pickles: they run code.
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(f"cannot read {str(path)!r}: {reason}", "save it with numpy.save or numpy.savez") from error

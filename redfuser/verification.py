@@ -1,0 +1,67 @@
+"""Compare an artifact's numbers with ONNX Runtime and with float64, by the accuracy rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redfuser.errors import VerificationError
+from redfuser.options import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from redfuser.accuracy import Accuracy
+
+
+@dataclass(frozen=True)
+class OutputAccuracy:
+    """How one output of the module compares."""
+
+    name: str
+    accuracy: Accuracy
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.accuracy}"
+
+
+def compare_with_oracle(
+    artifact: Path, model: Path, feeds: Mapping[str, np.ndarray], threads: int | None, progress: Progress
+) -> tuple[OutputAccuracy, ...]:
+    """Run the module, ONNX Runtime and the graph in float64 on the same inputs.
+
+    Args:
+        artifact: folder that ``compile`` wrote.
+        model: the ONNX file it was compiled from.
+        feeds: an array for every input.
+        threads: for the module and for ONNX Runtime; ``None`` means all cores.
+
+    Raises:
+        VerificationError: the model isn't the one the artifact was compiled from.
+        RedFuserError: the model or the artifact cannot be loaded, or an oracle cannot run.
+    """
+    from redfuser.accuracy import compare
+    from redfuser.artifact.load import load
+    from redfuser.frontend import load_model
+    from redfuser.oracle import run_float64, run_onnxruntime
+
+    progress.stage("load the artifact and the model")
+    module = load(artifact, threads)
+    loaded = load_model(model)
+    if loaded.digest != module.manifest.model.sha256:
+        raise VerificationError(
+            f"{str(artifact)!r} was compiled from another model than {str(model)!r}",
+            "give the very file it was compiled from, or compile again",
+        )
+    progress.stage("run the module")
+    outputs = module(feeds)
+    progress.stage("run ONNX Runtime")
+    baseline = run_onnxruntime(loaded.proto, feeds, threads)
+    progress.stage("run the graph in float64")
+    reference = run_float64(loaded.proto, feeds)
+    return tuple(
+        OutputAccuracy(spec.name, compare(outputs[spec.name], reference[spec.name], baseline[spec.name], spec.dtype))
+        for spec in module.outputs
+    )
