@@ -8,10 +8,11 @@ from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander, reduced_extent
 from redfuser.cascade.frontier import NotSeparable, find_outputs
 from redfuser.cascade.graph import Definition, Graph
-from redfuser.cascade.model import Cascade, Output, Reduction
+from redfuser.cascade.model import Cascade
+from redfuser.cascade.naming import Naming
 from redfuser.cascade.placement import NotPlaceable, Placement, split_axes, substitution
-from redfuser.cascade.producers import Producer, candidates, place_producers
-from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, axis, index, load, loads, op, transform, walk
+from redfuser.cascade.producers import candidates, place_producers
+from redfuser.expr import Axis, Expr, axes_of, axis, index, load, loads, op
 from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
 
@@ -121,9 +122,10 @@ class Assembler:
                 clean[piece] = renamed
                 if is_row:
                     rows.append(renamed)
-        naming = _Naming(self, substitution(parts), clean)
+        naming = Naming(self.graph, self.shared, substitution(parts), clean)
         producers = tuple(naming.producer(k, p) for k, p in enumerate(self.producers))
-        reductions = tuple(naming.reduction(k, member) for k, member in enumerate(self.members))
+        places, maps = self.placement.places, self.placement.maps
+        reductions = tuple(naming.reduction(k, m, places[m], maps[m]) for k, m in enumerate(self.members))
         outputs = tuple(naming.output(name, *self.values[name]) for name in self.outputs)
         own = {r.result for r in (*producers, *reductions)}
         exprs = [*(r.map for r in (*producers, *reductions)), *(o.value for o in outputs)]
@@ -147,73 +149,6 @@ class Assembler:
         order = list(self.graph.inputs_of)
         bindings = sorted(self.expander.used, key=order.index)
         return tuple(dict.fromkeys(node for b in bindings for node in self.graph.provenance.get(b, ())))
-
-
-class _Naming:
-    """Replaces graph tensors of members and producers by the cascade's own, loaded at their own axes."""
-
-    def __init__(self, owner: Assembler, split: Mapping[Expr, Expr], clean: Mapping[Expr, Expr]) -> None:
-        self.owner = owner
-        self.split = split
-        self.clean = clean
-        self.results: dict[str, Expr] = {}
-
-    def expr(self, value: Expr) -> Expr:
-        """An expression in final names."""
-        renamed = replace(replace(value, self.split), self.clean)
-
-        def rule(node: Expr) -> Expr:
-            if isinstance(node, Load) and node.tensor.name in self.results:
-                return self.results[node.tensor.name]
-            return node
-
-        return transform(renamed, rule)
-
-    def _axes(self, indices: Iterable[Expr], size: int, what: str) -> tuple[Axis, ...]:
-        """The axes behind the indices of a tensor, whose elements they enumerate one by one."""
-        found: dict[Axis, None] = {}
-        for value in indices:
-            for node in walk(self.expr(value)):
-                if isinstance(node, Load):
-                    raise NotPlaceable(Reason("not-affine", f"an index of {what} depends on data", str(node)))
-                if isinstance(node, Axis):
-                    found.setdefault(node)
-        total = 1
-        for a in found:
-            total *= a.extent
-        if total != size:
-            raise NotPlaceable(Reason("misaligned", f"{what} isn't read at every element once"))
-        return tuple(found)
-
-    def producer(self, number: int, item: Producer) -> Reduction:
-        """A tile-local contraction under the name ``dot<number>``."""
-        contracted = axis(f"k{number}", item.over.extent)
-        body = self.expr(replace(item.map, {item.over: contracted}))
-        definition = self.owner.graph.definitions[item.name]
-        axes = self._axes(item.place.values(), definition.tensor.size, item.name)
-        result = Tensor(f"dot{number}", tuple(a.extent for a in axes), definition.tensor.dtype)
-        value: Expr = load(result, *axes)
-        if item.scale != 1.0:
-            value = op("mul", value, Const(value.dtype, item.scale))
-        self.results[item.name] = value
-        return Reduction(result, definition.combiner, axes, contracted, body)
-
-    def reduction(self, number: int, member: str) -> Reduction:
-        """A member under the name of its combiner."""
-        definition = self.owner.graph.definitions[member]
-        body = self.expr(self.owner.placement.maps[member])
-        axes = self._axes(self.owner.placement.places[member].values(), definition.tensor.size, member)
-        result = Tensor(f"{definition.combiner}{number}", tuple(a.extent for a in axes), definition.tensor.dtype)
-        self.results[member] = load(result, *axes)
-        return Reduction(result, definition.combiner, axes, self.owner.shared, body)
-
-    def output(self, name: str, value: Expr, place: Mapping[Axis, Expr]) -> Output:
-        """What the rest of the model reads."""
-        definition = self.owner.graph.definitions[name]
-        indices = tuple(self.expr(place[a]) for a in definition.axes)
-        axes = self._axes(place.values(), definition.tensor.size, name)
-        ordered = tuple(sorted(axes, key=lambda a: (a == self.owner.shared, a.name)))
-        return Output(definition.tensor, ordered, indices, self.expr(value))
 
 
 def _check_bounds(exprs: Iterable[Expr]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from redfuser.cascade.extract import NotExtractable, extract_graph, extract_primfunc
+from redfuser.cascade.extract import extract_graph
+from redfuser.cascade.tir import NotExtractable, extract_primfunc
 
 tvm = pytest.importorskip("tvm")
 
