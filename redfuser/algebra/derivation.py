@@ -5,8 +5,9 @@ Naming of the tensors inside derived expressions, for a reduction whose result i
 
 * ``r``           its value: final in a ``finish``, the running one in a base
 * ``r.base``      the base point that elements are taken against (see :class:`Recurrence.base`)
-* ``r.previous``  the running value of ``r`` before the tile now being folded in
 * ``r.0, r.1, …`` the components of its state
+* ``X.previous``  the value of X before the tile now being folded in, for X any of ``r``, ``r.base`` and ``r.0`` …;
+  only corrections load these. The running value of ``r`` is its component ``r.0``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""The proof about one reduction: how its map separates or closes. No recurrence is written yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sympy
+
+from redfuser.algebra.assumptions import Sign
+from redfuser.algebra.budget import Budget
+from redfuser.algebra.closure import Closure, close
+from redfuser.algebra.guards import hoist
+from redfuser.algebra.monoids import pair
+from redfuser.algebra.separation import Separation, Symbol, separate
+from redfuser.algebra.symbolic import Reading, read
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.expr import Expr, Tensor, loads
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What was proved about one reduction.
+
+    Args:
+        reduction: as the cascade has it.
+        map: its map, with NaN guards moved to earlier results.
+        reading: the map as a formula.
+        separation: how it comes apart.
+        closure: its basis and change of base.
+    """
+
+    reduction: Reduction
+    map: Expr
+    reading: Reading
+    separation: Separation
+    closure: Closure
+
+    @property
+    def streamed(self) -> dict[Symbol, Expr]:
+        """Atoms that elements are taken against a base point of."""
+        return {symbol: self.reading.atoms[symbol] for symbol in self.separation.streamed}
+
+    @property
+    def streamed_results(self) -> frozenset[Tensor]:
+        """The earlier results in those atoms."""
+        return frozenset(node.tensor for atom in self.streamed.values() for node in loads(atom))
+
+    @property
+    def deferred_results(self) -> frozenset[Tensor]:
+        """The earlier results that are applied at the finish."""
+        leaves = self.reading.leaves
+        return frozenset(node.tensor for symbol in self.separation.deferred for node in loads(leaves[symbol]))
+
+
+def analyse(reduction: Reduction, cascade: Cascade, sign: Callable[[Expr], Sign], budget: Budget) -> Analysis:
+    """Prove that ``reduction`` has an incremental form.
+
+    Raises:
+        NotFusible: it hasn't, or the proof wasn't found in the budget.
+    """
+    results = frozenset(other.result for other in cascade.reductions)
+    if not cascade.dependencies(reduction):
+        return _plain(reduction)
+    expr = hoist(reduction.map, cascade)
+    reading = read(expr, cascade.axis, results, sign)
+    separation = separate(reading, expr, reduction.combiner, budget)
+    if separation.entangled:
+        closure = close(separation.core, separation.streamed, reading, budget)
+    else:
+        assert pair(reduction.combiner, separation.transform) is not None
+        closure = Closure((separation.core,), sympy.Matrix([[separation.rho]]))
+    return Analysis(reduction, expr, reading, separation, closure)
+
+
+def _plain(reduction: Reduction) -> Analysis:
+    """A map without earlier results is its own element."""
+    element = sympy.Symbol("x0", real=True)
+    reading = Reading(element, elements={element: reduction.map})
+    return Analysis(reduction, reduction.map, reading, Separation("mul", element), Closure((element,), sympy.eye(1)))

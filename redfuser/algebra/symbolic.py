@@ -1,0 +1,167 @@
+"""A reduction's map read as a formula.
+
+The reading is coarse on purpose. Each largest sub-expression that only the element determines becomes
+one opaque *element* symbol, each largest one that only earlier results determine becomes one *atom*,
+and what neither determines is a *parameter*. Only the operators that mix elements with earlier results
+are interpreted, so masks, casts, soft-caps and index arithmetic inside a score never reach SymPy.
+
+Casts between float types are the identity of real arithmetic. Rounding, comparisons and other operators
+without algebraic laws stay uninterpreted functions: nothing can be proved through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import sympy
+
+from redfuser.algebra.assumptions import Sign
+from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, walk
+
+#: a SymPy expression; SymPy carries no types
+Formula: TypeAlias = Any
+
+_NAMED: dict[str, Callable[..., Formula]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "pow": lambda a, b: a**b,
+    "exp": sympy.exp,
+    "exp2": lambda a: sympy.Integer(2) ** a,
+    "log": sympy.log,
+    "log2": lambda a: sympy.log(a) / sympy.log(2),
+    "log1p": lambda a: sympy.log(1 + a),
+    "sqrt": sympy.sqrt,
+    "rsqrt": lambda a: 1 / sympy.sqrt(a),
+    "abs": sympy.Abs,
+    **{name: getattr(sympy, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+}
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+#: constants with a larger denominator are symbols: exact, but without long integers in every step
+_SMALL = 1024
+
+
+@dataclass
+class Reading:
+    """The formula of a map and what its symbols stand for.
+
+    Args:
+        formula: the map.
+        elements: values that vary with the shared axis and don't depend on earlier results.
+        atoms: values that earlier results determine.
+        flags: the same for truth values, as 0 or 1.
+        parameters: values that neither determines, among them constants.
+    """
+
+    formula: Formula = sympy.S.Zero
+    elements: dict[sympy.Symbol, Expr] = field(default_factory=dict)
+    atoms: dict[sympy.Symbol, Expr] = field(default_factory=dict)
+    flags: dict[sympy.Symbol, Expr] = field(default_factory=dict)
+    parameters: dict[sympy.Symbol, Expr] = field(default_factory=dict)
+
+    @property
+    def leaves(self) -> dict[sympy.Symbol, Expr]:
+        """Every symbol and the expression it stands for."""
+        return {**self.parameters, **self.elements, **self.atoms, **self.flags}
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{symbol} = {expr}" for symbol, expr in self.leaves.items())
+        return f"{self.formula}  where {where}" if where else str(self.formula)
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What each sub-expression of a map depends on."""
+
+    varying: frozenset[Expr]
+    depending: frozenset[Expr]
+
+    @staticmethod
+    def of(expr: Expr, over: Axis, results: frozenset[Tensor]) -> Kinds:
+        """Sort the sub-expressions of ``expr`` by whether they vary along ``over`` and use ``results``."""
+        varying: set[Expr] = set()
+        depending: set[Expr] = set()
+        for node in walk(expr):
+            if node == over or any(child in varying for child in node.children):
+                varying.add(node)
+            result = isinstance(node, Load) and node.tensor in results
+            if result or any(child in depending for child in node.children):
+                depending.add(node)
+        return Kinds(frozenset(varying), frozenset(depending))
+
+    def mixed(self, node: Expr) -> bool:
+        """Whether both the element and earlier results determine ``node``."""
+        return node in self.varying and node in self.depending
+
+
+def read(expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign]) -> Reading:
+    """Read ``expr``, one element of a reduction over ``over`` that may load ``results`` of earlier reductions."""
+    return _Reader(expr, over, results, sign).reading
+
+
+class _Reader:
+    def __init__(self, expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign]) -> None:
+        self.kinds = Kinds.of(expr, over, results)
+        self.sign = sign
+        self.reading = Reading()
+        self.symbols: dict[Expr, Formula] = {}
+        # The map is defined only where its divisors aren't zero.
+        self.divisors = {node.args[1] for node in walk(expr) if isinstance(node, Op) and node.name == "div"}
+        self.reading.formula = self.visit(expr, additive=False)
+
+    def visit(self, node: Expr, additive: bool) -> Formula:
+        """The formula of ``node``; ``additive`` if it is a term of a sum that mixes elements and earlier results."""
+        if self.kinds.mixed(node):
+            assert isinstance(node, Op | Load)
+            return self.operator(node) if isinstance(node, Op) else self.opaque("load", node)
+        if node in self.kinds.varying:
+            return self.symbol(node, self.reading.elements, "x")
+        if node in self.kinds.depending:
+            if additive and isinstance(node, Op) and node.name in ("add", "sub"):
+                # The terms may play different parts: of s - (m + log t), m is streamed and log t put off.
+                return _NAMED[node.name](*(self.visit(arg, True) for arg in node.args))
+            is_flag = node.dtype == "bool"
+            return self.symbol(node, self.reading.flags if is_flag else self.reading.atoms, "c" if is_flag else "d")
+        exact = _small_constant(node)
+        return self.symbol(node, self.reading.parameters, "k") if exact is None else exact
+
+    def operator(self, node: Op) -> Formula:
+        if node.name == "select":
+            condition = self.visit(node.args[0], False)
+            chosen, otherwise = (self.visit(arg, False) for arg in node.args[1:])
+            return condition * chosen + (1 - condition) * otherwise
+        args = [self.visit(arg, node.name in ("add", "sub")) for arg in node.args]
+        if node.name == "cast" and node.dtype in _FLOATS and node.args[0].dtype in _FLOATS | {"bool"}:
+            return args[0]
+        if node.name == "sigmoid":
+            return 1 / (1 + sympy.exp(-args[0]))
+        if node.name in _NAMED:
+            return _NAMED[node.name](*args)
+        return sympy.Function(node.name, real=True)(*args)
+
+    def opaque(self, name: str, node: Expr) -> Formula:
+        return sympy.Function(name, real=True)(*(self.visit(child, False) for child in node.children))
+
+    def symbol(self, node: Expr, table: dict[sympy.Symbol, Expr], prefix: str) -> Formula:
+        if node not in self.symbols:
+            sign = self.sign(node)
+            positive = sign.is_positive or (sign.is_nonnegative and node in self.divisors)
+            facts = {"positive": True} if positive else {"nonnegative": True} if sign.is_nonnegative else {"real": True}
+            symbol = sympy.Symbol(f"{prefix}{len(table)}", **facts)
+            table[symbol] = node
+            self.symbols[node] = symbol
+        return self.symbols[node]
+
+
+def _small_constant(node: Expr) -> Formula | None:
+    if not isinstance(node, Const) or isinstance(node.value, bool):
+        return None
+    value = float(node.value)
+    if value - value != 0:
+        return None
+    exact = Fraction(value)
+    return sympy.Rational(exact.numerator, exact.denominator) if exact.denominator <= _SMALL else None
