@@ -115,6 +115,6 @@ def split_axes(axes: Iterable[Axis], exprs: Sequence[Expr]) -> dict[Axis, tuple[
     return {a: tuple(d for d in digits(exprs, a) if d.extent > 1) for a in axes}
 
 
-def substitution(parts: Mapping[Axis, tuple[Axis, ...]]) -> dict[Expr, Expr]:
+def substitution(parts: Mapping[Axis, tuple[Axis, ...]]) -> dict[Axis, Expr]:
     """What to put for each axis, given its digits."""
     return {a: linear(compose(p)).expr() if p else index(0) for a, p in parts.items()}
