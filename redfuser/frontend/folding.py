@@ -24,17 +24,17 @@ _SHAPE_ELEMENTS = 4096
 #: Not folded: random, or folding would undo a compact storage of weights.
 _KEEP = frozenset(
     [
-        "RandomNormal",
-        "RandomUniform",
-        "RandomNormalLike",
-        "RandomUniformLike",
-        "Multinomial",
         "Bernoulli",
-        "Dropout",
-        "QuantizeLinear",
         "DequantizeLinear",
+        "Dropout",
         "If",
         "Loop",
+        "Multinomial",
+        "QuantizeLinear",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
         "Scan",
     ]
 )
@@ -144,7 +144,7 @@ class _Folder:
             return False
         if node.op_type == "Shape":
             values = self._evaluate_shape(node)
-        elif all(not name or name in self.constants for name in node.input) and self._affordable(node):
+        elif all(map(self._is_constant, node.input)) and self._affordable(node):
             values = self._evaluate(node)
         else:
             return False
@@ -156,6 +156,19 @@ class _Folder:
                 self.graph.initializer.append(tensor)
                 self._set_constant(name, tensor)
         return True
+
+    def _is_constant(self, name: str) -> bool:
+        """Missing, constant, or empty: a tensor without elements is as good as known."""
+        return not name or name in self.constants or (self.shape(name) is not None and 0 in self.shape(name))
+
+    def _value(self, name: str) -> numpy.ndarray:
+        import numpy
+        from onnx import helper, numpy_helper
+
+        if name in self.constants:
+            return numpy_helper.to_array(self.constants[name])
+        dtype = helper.tensor_dtype_to_np_dtype(self.types[name].tensor_type.elem_type)
+        return numpy.zeros(self.shape(name), dtype)
 
     def _evaluate_shape(self, node: NodeProto) -> list[TensorProto] | None:
         import numpy
@@ -169,14 +182,17 @@ class _Folder:
         return [numpy_helper.from_array(numpy.array(part, numpy.int64))]
 
     def _affordable(self, node: NodeProto) -> bool:
-        inputs = [self.constants[name] for name in node.input if name]
+        """Whether the outputs are known to be small; TVM has no constants without elements."""
+        inputs = [self.constants[name] for name in node.input if name in self.constants]
         largest = max([_bytes(t.data_type, _count(t.dims)) for t in inputs], default=0)
         if node.op_type in _BOUNDED:
             return largest <= FOLD_BYTES
         for name in filter(None, node.output):
             shape = self.shape(name)
-            if shape is None or _bytes(self.types[name].tensor_type.elem_type, _count(shape)) > max(
-                FOLD_BYTES, largest
+            if (
+                shape is None
+                or 0 in shape
+                or _bytes(self.types[name].tensor_type.elem_type, _count(shape)) > max(FOLD_BYTES, largest)
             ):
                 return False
         return True
@@ -196,7 +212,7 @@ class _Folder:
             [helper.make_value_info(name, self.types[name]) for name in outputs],
         )
         model = helper.make_model(graph, opset_imports=list(self.proto.opset_import))
-        feeds = {name: numpy_helper.to_array(self.constants[name]) for name in names}
+        feeds = {name: self._value(name) for name in names}
         try:
             with numpy.errstate(all="ignore"):
                 results = ReferenceEvaluator(model).run(None, feeds)

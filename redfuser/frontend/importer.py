@@ -15,7 +15,8 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from redfuser.errors import UnsupportedOperatorError
-from redfuser.frontend.converters import ACCUMULATING, CONVERTERS, widened
+from redfuser.frontend.converters import CONVERTERS, converter_of
+from redfuser.frontend.converters.common import Attributes, Inputs
 from redfuser.frontend.model import opset_of
 
 #: Operators of com.microsoft whose stock converter follows that domain's definition.
@@ -78,44 +79,34 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 if name:
                     self._nodes[name] = self._bind(result, f"node{index}_output{place}")
 
-    def _convert(self, node: NodeProto, inputs: Sequence[relax.Expr | None]) -> Sequence[relax.Expr]:
+    def _convert(self, node: NodeProto, inputs: Inputs) -> Sequence[relax.Expr]:
+        """One expression for each output of the node."""
         attributes = self._parse_attr(node.attribute)
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+
+        def stock(_: relax.BlockBuilder, values: Inputs, attributes: Attributes) -> relax.Expr:
+            return self._convert_operator(node.op_type, onnx_frontend.onnx_input(values), attributes, self.opset)
+
+        convert = converter_of(node.op_type, stock) if node.domain in _DEFAULT_DOMAINS else stock
         try:
-            result = self._convert_operator(node.op_type, inputs, attributes, self.opset)
-            if isinstance(result, relax.Expr):
-                result = self.bb.normalize(result)
+            result = convert(self.bb, inputs, attributes)
+            return self._separate(self.bb.normalize(result) if isinstance(result, relax.Expr) else result)
         except Exception as error:
             # Converters refuse with whatever exception comes to hand, assertions included.
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UnsupportedOperatorError(
                 f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}"
             ) from error
+
+    def _separate(self, result: relax.Expr | Sequence[relax.Expr]) -> Sequence[relax.Expr]:
         if not isinstance(result, relax.Expr):
-            return list(result)
+            return result
         if isinstance(result, relax.Tuple):
             return list(result.fields)
         if isinstance(result.struct_info, relax.TupleStructInfo):
             whole = self.bb.emit(result)
             return [relax.TupleGetItem(whole, place) for place in range(len(whole.struct_info.fields))]
         return [result]
-
-    def _convert_operator(
-        self, op_name: str, inputs: Sequence[relax.Expr | None], attrs: dict[str, object], opset: int
-    ) -> relax.Expr | Sequence[relax.Expr]:
-        ours = CONVERTERS.get(op_name)
-
-        def stock(
-            bb: relax.BlockBuilder, values: Sequence[relax.Expr | None], attributes: dict[str, object]
-        ) -> relax.Expr:
-            return super(_Importer, self)._convert_operator(
-                op_name, onnx_frontend.onnx_input(values), attributes, opset
-            )
-
-        convert = ours or stock
-        if op_name in ACCUMULATING:
-            convert = widened(convert)
-        return convert(self.bb, inputs, attrs)
 
     def _bind(self, result: relax.Expr, name: str) -> relax.Expr:
         """Give what a node computes a variable; constants stay as they are."""

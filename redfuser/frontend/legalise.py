@@ -11,6 +11,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from redfuser.frontend.constants import fold_views
+from redfuser.frontend.identities import start_at_infinity
 from redfuser.frontend.importer import marked_node
 
 
@@ -24,13 +26,12 @@ def legalise(module: tvm.IRModule, operators: Sequence[str]) -> tuple[tvm.IRModu
     Returns:
         The module, and for each variable it binds the index of the ONNX node it came from.
     """
-    module, owners = _rename(module, {}, operators)
+    module, owners = _rename(fold_views(module), {}, operators)
     module = _run(module, relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps())
-    module, owners = _rename(module, owners, operators)
+    module, owners = _rename(start_at_infinity(module), owners, operators)
     module = _run(
         module,
         relax.transform.AnnotateTIROpPattern(),
-        relax.transform.FoldConstant(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
     )

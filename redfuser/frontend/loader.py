@@ -14,13 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError, UnsafeModelError
-from redfuser.frontend.model import MIB, LoadLimits, OnnxModel
+from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, OnnxModel
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
-def load_model(path: Path, limits: LoadLimits = LoadLimits()) -> OnnxModel:
+def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
     """Read, bound and check an ONNX file.
 
     Raises:

@@ -29,6 +29,9 @@ class LoadLimits:
     depth: int = 16
 
 
+DEFAULT_LIMITS = LoadLimits()
+
+
 @dataclass(frozen=True)
 class OnnxModel:
     """A checked model, all tensor data in memory. The proto is not changed after loading.

@@ -92,7 +92,7 @@ def _make_indices_positive(graph: GraphProto) -> None:
             continue
         indices = numpy_helper.to_array(tensor)
         extent = _extents(node, indices, shape)
-        if (indices.size and not (indices >= -extent).all()) or not (indices < extent).all():
+        if ((indices < -extent) | (indices >= extent)).any():
             raise ModelError(f"node '{node.name}' ({node.op_type}) has an index outside its data's shape {list(shape)}")
         if (indices < 0).any():
             positive = numpy.where(indices < 0, indices + extent, indices).astype(indices.dtype)

@@ -1,0 +1,65 @@
+"""ONNX operators that TVM's stock converters get wrong or lack, as Relax expressions. Imports TVM."""
+
+from redfuser.frontend.converters.attention import convert_attention
+from redfuser.frontend.converters.common import Converter, widened
+from redfuser.frontend.converters.elementwise import convert_clip
+from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
+from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
+from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_rms_norm
+from redfuser.frontend.converters.quantize import convert_dynamic_quantize
+from redfuser.frontend.converters.reductions import CONVERT_REDUCE_MAX, CONVERT_REDUCE_MIN
+from redfuser.frontend.converters.selection import convert_cum_sum, convert_top_k
+
+__all__ = ["CONVERTERS", "Converter", "converter_of", "widened"]
+
+#: Operator of the default domain -> our converter.
+CONVERTERS: dict[str, Converter] = {
+    "Attention": convert_attention,
+    "BatchNormalization": convert_batch_norm,
+    "Clip": convert_clip,
+    "CumSum": convert_cum_sum,
+    "DynamicQuantizeLinear": convert_dynamic_quantize,
+    "Gather": convert_gather,
+    "GatherElements": convert_gather_elements,
+    "GatherND": convert_gather_nd,
+    "Gemm": convert_gemm,
+    "LayerNormalization": convert_layer_norm,
+    "MatMul": convert_mat_mul,
+    "RMSNormalization": convert_rms_norm,
+    "ReduceMax": CONVERT_REDUCE_MAX,
+    "ReduceMin": CONVERT_REDUCE_MIN,
+    "Reshape": convert_reshape,
+    "TopK": convert_top_k,
+}
+
+#: Accumulate, and have no wide accumulator of their own: computed in float32 on half-precision inputs.
+_WIDENED = frozenset(
+    [
+        "AveragePool",
+        "Conv",
+        "ConvTranspose",
+        "CumSum",
+        "Einsum",
+        "GlobalAveragePool",
+        "InstanceNormalization",
+        "LayerNormalization",
+        "LogSoftmax",
+        "MeanVarianceNormalization",
+        "RMSNormalization",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMean",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Softmax",
+    ]
+)
+
+
+def converter_of(operator: str, stock: Converter) -> Converter:
+    """Our converter of an operator of the default domain, or TVM's; with a wide accumulator in any case."""
+    convert = CONVERTERS.get(operator, stock)
+    return widened(convert) if operator in _WIDENED else convert

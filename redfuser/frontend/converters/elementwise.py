@@ -1,0 +1,52 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tvm import relax, te, tirx
+from tvm.relax import op as R
+
+from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, optional, shape_of
+
+
+def convert_clip(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """Clip. NaN stays NaN (TVM's maximum would drop it); a bound that is NaN is none."""
+    data, low, high = inputs[0], optional(inputs, 1), optional(inputs, 2)
+    bounds = [_scalar(low), _scalar(high)]
+    if None not in bounds:
+        return _clip_to_numbers(bb, data, bounds)
+    value = data
+    if low is not None:
+        value = bb.emit(R.where(bb.emit(R.less(value, low)), low, value))
+    if high is not None:
+        value = bb.emit(R.where(bb.emit(R.greater(value, high)), high, value))
+    return value
+
+
+def _scalar(bound: relax.Expr | None) -> float | None:
+    """The value of a constant bound, NaN if there is no bound; None if it is known at run time only."""
+    if bound is None:
+        return math.nan
+    return bound.data.numpy().reshape(-1)[0].item() if isinstance(bound, relax.Constant) else None
+
+
+def _clip_to_numbers(bb: relax.BlockBuilder, data: relax.Expr, bounds: Sequence[float]) -> relax.Expr:
+    dtype = dtype_of(data)
+    low, high = bounds
+    low = min(low, high)  # the upper bound is applied last; min keeps ``low`` if ``high`` is NaN
+
+    def clip(tensor: te.Tensor) -> te.Tensor:
+        def element(*place: tirx.Var) -> tirx.PrimExpr:
+            value = tensor(*place)
+            clipped = value
+            if not math.isnan(high):
+                clipped = tirx.Select(value > tirx.const(high, dtype), tirx.const(high, dtype), clipped)
+            if not math.isnan(low):
+                clipped = tirx.Select(value < tirx.const(low, dtype), tirx.const(low, dtype), clipped)
+            return clipped
+
+        return te.compute(shape_of(data), element, name="clip")
+
+    return bb.emit_te(clip, data, primfunc_name_hint="clip")

@@ -1,0 +1,70 @@
+"""Normalisations whose stock converters lack outputs, axes or exactness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from tvm import relax
+from tvm.relax import op as R
+
+from redfuser.frontend.converters.common import (
+    Attributes,
+    Inputs,
+    dtype_of,
+    optional,
+    output_count,
+    shape_of,
+)
+
+
+def convert_layer_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
+    """LayerNormalization; the mean and the inverse deviation only where the node names them."""
+    data, scale, bias = inputs[0], inputs[1], optional(inputs, 2)
+    shape = shape_of(data)
+    axes = list(range(attributes.get("axis", -1) % len(shape), len(shape)))
+    normalised = [shape[axis] for axis in axes]
+    epsilon = attributes.get("epsilon", 1e-5)
+    weight = _expanded(bb, scale, normalised)
+    shift = relax.const(np.zeros(normalised), dtype_of(data)) if bias is None else _expanded(bb, bias, normalised)
+    results = [bb.emit(R.nn.layer_norm(data, weight, shift, axes, epsilon))]
+    if output_count(attributes) > 1:
+        results.append(bb.emit(R.mean(data, axes, True)))
+        variance = bb.emit(R.add(bb.emit(R.variance(data, axes, True)), relax.const(epsilon, dtype_of(data))))
+        results.append(R.divide(relax.const(1, dtype_of(data)), bb.emit(R.sqrt(variance))))
+    return results
+
+
+def convert_rms_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """RMSNormalization over the axes from ``axis`` on, folded into one."""
+    data, scale = inputs[0], inputs[1]
+    shape = shape_of(data)
+    axis = attributes.get("axis", -1) % len(shape)
+    weight = _expanded(bb, scale, shape[axis:])
+    epsilon = attributes.get("epsilon", 1e-5)
+    if axis == len(shape) - 1 and axis > 0:
+        return R.nn.rms_norm(data, weight, [axis], epsilon)
+    width = math.prod(shape[axis:])
+    rows = bb.emit(R.reshape(data, (math.prod(shape[:axis]), width)))
+    flat = bb.emit(R.nn.rms_norm(rows, bb.emit(R.reshape(weight, (width,))), [1], epsilon))
+    return R.reshape(flat, shape)
+
+
+def _expanded(bb: relax.BlockBuilder, value: relax.Expr, shape: Sequence[int]) -> relax.Expr:
+    """A scale or bias in the full normalised shape."""
+    return value if shape_of(value) == tuple(shape) else bb.emit(R.broadcast_to(value, tuple(shape)))
+
+
+def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """BatchNormalization of inference: ``x·factor + shift``, both folded from constants in float64."""
+    if attributes.get("training_mode", 0) or output_count(attributes) > 1:
+        raise ValueError("training mode is not supported")
+    if not all(isinstance(value, relax.Constant) for value in inputs[1:5]):
+        raise ValueError("scale, bias, mean and variance must be constants")
+    data = inputs[0]
+    scale, bias, mean, variance = (value.data.numpy().astype(np.float64) for value in inputs[1:5])
+    factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+    shape = (-1, *[1] * (len(shape_of(data)) - 2))
+    scaled = bb.emit(R.multiply(data, relax.const(factor.reshape(shape), dtype_of(data))))
+    return R.add(scaled, relax.const((bias - mean * factor).reshape(shape), dtype_of(data)))

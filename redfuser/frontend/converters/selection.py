@@ -1,0 +1,47 @@
+"""TopK and CumSum: TVM has no legalisation of either, so they become calls of our PrimFuncs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tvm import relax
+from tvm.relax import op as R
+
+from redfuser.frontend.converters.common import Attributes, Inputs, constant, dtype_of, shape_of
+from redfuser.frontend.kernels import cumulative_sum, top_k
+
+
+def convert_top_k(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
+    """TopK: int64 indices, ties to the lowest index, NaN above every number. ``sorted=0`` is sorted too."""
+    data = inputs[0]
+    k = int(constant(inputs[1], "k").reshape(-1)[0])
+    shape, dtype = shape_of(data), dtype_of(data)
+    axis = attributes.get("axis", -1) % len(shape)
+    if not 0 <= k <= shape[axis]:
+        raise ValueError(f"k = {k} of an axis with {shape[axis]} elements")
+    order = [place for place in range(len(shape)) if place != axis] + [axis]
+    back = [order.index(place) for place in range(len(shape))]
+    is_last = axis == len(shape) - 1
+    outer = [shape[place] for place in order[:-1]]
+    rows = math.prod(outer)
+    last = data if is_last else bb.emit(R.permute_dims(data, order))
+    flat = bb.emit(R.reshape(last, (rows, shape[axis])))
+    kernel = bb.add_func(top_k(rows, shape[axis], k, dtype, bool(attributes.get("largest", 1))), "top_k")
+    kinds = [relax.TensorStructInfo((rows, k), kind) for kind in (dtype, "int64")]
+    both = bb.emit(relax.call_tir(kernel, [flat], out_sinfo=kinds))
+    results = [bb.emit(R.reshape(bb.emit(relax.TupleGetItem(both, place)), [*outer, k])) for place in range(2)]
+    return results if is_last else [R.permute_dims(result, back) for result in results]
+
+
+def convert_cum_sum(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """CumSum along a constant axis, ``exclusive`` and ``reverse`` included."""
+    data = inputs[0]
+    shape = shape_of(data)
+    axis = int(constant(inputs[1], "axis").reshape(-1)[0]) % len(shape)
+    folded = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    flat = bb.emit(R.reshape(data, folded))
+    sums = cumulative_sum(folded, dtype_of(data), bool(attributes.get("exclusive", 0)), bool(attributes.get("reverse")))
+    kernel = bb.add_func(sums, "cumulative_sum")
+    total = bb.emit(relax.call_tir(kernel, [flat], out_sinfo=relax.TensorStructInfo(folded, dtype_of(data))))
+    return R.reshape(total, shape)
