@@ -31,7 +31,8 @@ class Buffer:
         return load(self.tensor, *self.axes)
 
     def __str__(self) -> str:
-        return f"{self.tensor.name}: {self.tensor.dtype}[{', '.join(a.name for a in self.axes)}]"
+        tile = ", ".join(f"{a.name}:{n}" for a, n in zip(self.axes, self.tensor.shape, strict=True))
+        return f"{self.tensor.name}: {self.tensor.dtype}[{tile}]"
 
 
 @dataclass(frozen=True)

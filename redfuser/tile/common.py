@@ -1,0 +1,90 @@
+"""What the strategies share: grids, binding of derived names, outputs, and the refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redfuser.cascade.model import Cascade
+from redfuser.expr import Axis, Expr, Load, index, transform
+from redfuser.reason import Reason
+from redfuser.tile.emitter import Emitter, axis_order
+from redfuser.tile.ir import Schedule, Tile
+
+
+class StrategyError(Exception):
+    """A strategy can't carry this cascade with this schedule.
+
+    Args:
+        reason: the precondition that failed.
+    """
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def grid_of(cascade: Cascade, schedule: Schedule) -> tuple[Tile, ...]:
+    """Tiles of the axes that every output has: one point of a row axis and all of another unless scheduled.
+
+    A row axis that some output lacks stays whole inside the block, for no two blocks may write one element.
+
+    Raises:
+        StrategyError: the schedule tiles such an axis.
+    """
+    grid = []
+    for coordinate in axis_order(cascade):
+        if coordinate == cascade.axis or not any(coordinate in output.axes for output in cascade.outputs):
+            continue
+        size = schedule.tile(coordinate, 1 if coordinate in cascade.rows else coordinate.extent)
+        everywhere = all(coordinate in output.axes for output in cascade.outputs)
+        if everywhere and (coordinate in cascade.rows or size < coordinate.extent):
+            grid.append(Tile(coordinate, max(size, 1)))
+        elif not everywhere and coordinate.name in dict(schedule.tiles) and size < coordinate.extent:
+            text = f"axis {coordinate.name} can't be tiled: not every output has it"
+            raise StrategyError(Reason("tiled-axis-not-in-output", text, str(cascade.outputs[0])))
+    return tuple(grid)
+
+
+def stream_tile(cascade: Cascade, schedule: Schedule) -> int:
+    """Tile size along the shared axis; the whole axis unless scheduled."""
+    return max(schedule.tile(cascade.axis, cascade.axis.extent), 1)
+
+
+def bind(expr: Expr, names: Mapping[str, Expr]) -> Expr:
+    """Replace loads of derived names (``r``, ``r.base``, ``r.0``…) by what stands for them."""
+
+    def rule(node: Expr) -> Expr:
+        return names.get(node.tensor.name, node) if isinstance(node, Load) else node
+
+    return transform(expr, rule)
+
+
+def whole(axis: Axis) -> tuple[Expr, Expr]:
+    """Bounds of a stream over all of an axis."""
+    return index(0), index(axis.extent)
+
+
+def producer_maps(cascade: Cascade) -> list[list[Expr]]:
+    """The producers' maps as groups for sharing."""
+    return [[producer.map] for producer in cascade.producers]
+
+
+def write_outputs(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr], tile: int) -> None:
+    """Store every output; those along the shared axis in a stream of their own.
+
+    Args:
+        names: name of a reduction's result -> its true value over buffers.
+        tile: tile size of that stream.
+    """
+    outputs = [(output, bind(output.value, names)) for output in cascade.outputs]
+    across = [(output, value) for output, value in outputs if cascade.axis not in output.axes]
+    along = [(output, value) for output, value in outputs if cascade.axis in output.axes]
+    results = [[names[r.result.name]] for r in cascade.reductions if set(r.axes) <= set(cascade.rows)]
+    emitter.share([*results, *([value] for _, value in outputs)])
+    for output, value in across:
+        emitter.store(output, value)
+    if along:
+        groups = [*producer_maps(cascade), *([value] for _, value in along)]
+        with emitter.stream(cascade.axis, tile, whole(cascade.axis), groups, set()):
+            for output, value in along:
+                emitter.store(output, value)

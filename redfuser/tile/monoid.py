@@ -1,0 +1,33 @@
+"""Combiners on the tile: identities by dtype, and joining two values as an expression."""
+
+from __future__ import annotations
+
+from redfuser.cascade.model import IDENTITIES
+from redfuser.evaluate import numpy_dtype
+from redfuser.expr import Const, Expr, op
+
+_JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+_NEUTRAL = {"mul": 1.0, "add": 0.0, "pow": 1.0}
+
+
+def identity(combiner: str, dtype: str) -> float:
+    """The value that changes nothing: the type's own limit where integers have no infinity."""
+    value = IDENTITIES[combiner]
+    if "float" in dtype or abs(value) != float("inf"):
+        return value
+    import numpy as np
+
+    limits = np.iinfo(numpy_dtype(dtype))
+    return float(limits.max if value > 0 else limits.min)
+
+
+def join(combiner: str, left: Expr, right: Expr) -> Expr:
+    """``left ⊕ right``."""
+    return op(_JOIN[combiner], left, right)
+
+
+def apply(transform: str, state: Expr, factor: Expr) -> Expr:
+    """``state ⊗ factor``, nothing where the factor is neutral."""
+    if isinstance(factor, Const) and factor.value == _NEUTRAL.get(transform):
+        return state
+    return op(transform, state, factor)

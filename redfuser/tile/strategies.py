@@ -1,0 +1,40 @@
+"""From a cascade, its derivation and a schedule to a tile program."""
+
+from __future__ import annotations
+
+from redfuser.algebra.derivation import Derivation
+from redfuser.cascade.model import Cascade
+from redfuser.reason import Reason
+from redfuser.tile.common import StrategyError
+from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.multi_segment import build_multi_segment
+from redfuser.tile.resident import build_resident
+from redfuser.tile.single_segment import build_single_segment
+
+__all__ = ["StrategyError", "build"]
+
+_BUILDERS = {
+    "single-segment": build_single_segment,
+    "multi-segment": build_multi_segment,
+    "resident": build_resident,
+}
+
+
+def build(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:
+    """The program that the schedule's strategy makes of a cascade (METHOD §5).
+
+    Args:
+        cascade: verified.
+        derivation: the algebra's verdict on it; ``resident`` needs no recurrences.
+        schedule: its strategy is ``single-segment``, ``multi-segment`` or ``resident``.
+
+    Raises:
+        StrategyError: the strategy can't carry this cascade, with the reason.
+        ValueError: not a strategy that makes a program.
+    """
+    if schedule.strategy not in _BUILDERS:
+        raise ValueError(f"no program for strategy {schedule.strategy!r}")
+    if schedule.strategy != "resident" and not derivation.incremental:
+        text = f"{schedule.strategy} needs an incremental form, which {cascade.name} hasn't"
+        raise StrategyError(derivation.obstacle or Reason("not-incremental", text))
+    return _BUILDERS[schedule.strategy](cascade, derivation, schedule)
