@@ -3,6 +3,11 @@
 from setuptools import find_packages, setup
 
 setup(
-    packages=[*find_packages(include=["redfuser", "redfuser.*"]), "redfuser_cli", "redfuser_configs"],
+    packages=[
+        *find_packages(include=["redfuser", "redfuser.*"]),
+        "redfuser_cli",
+        "redfuser_configs",
+        "redfuser_configs.targets",
+    ],
     package_dir={"redfuser_cli": "cli", "redfuser_configs": "configs"},
 )

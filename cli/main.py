@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from redfuser.errors import RedFuserError, UsageError
+from redfuser.errors import MissingToolError, RedFuserError, UsageError
 
 from . import analyze, compile, doctor, report, run, targets, verify
 from .output import print_error, print_json
@@ -106,15 +106,17 @@ def _fail(error: Exception, arguments: argparse.Namespace) -> int:
     """Say what went wrong, on stdout too where a program reads it; the exit code."""
     if arguments.verbose:
         traceback.print_exc()
-    shown = error if isinstance(error, RedFuserError) else _internal(error)
+    shown = error if isinstance(error, RedFuserError) else _unforeseen(error)
     if arguments.format == "json":
         print_json({"schema": "redfuser.error/1", "error": shown.as_dict()})
     print_error(shown.code, shown.message, shown.hint)
     return shown.exit_code
 
 
-def _internal(error: Exception) -> RedFuserError:
-    """A bug of ours, or something nobody thought of; only the first line, since TVM's texts run to pages."""
+def _unforeseen(error: Exception) -> RedFuserError:
+    """A package that isn't there, or a bug of ours; only the first line, since TVM's texts run to pages."""
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("redfuser"):
+        return MissingToolError(f"the package {error.name!r} isn't installed", "redfuser doctor says what is missing")
     lines = str(error).strip().splitlines()
     return RedFuserError(
         f"{type(error).__name__}: {lines[0] if lines else 'no message'}",

@@ -93,6 +93,13 @@ def test_an_internal_error_is_short_and_v_shows_the_traceback(redfuser, driver) 
     assert code == 1 and "Traceback" in err and "second" in err
 
 
+def test_a_missing_package_is_the_machines_fault_and_a_missing_module_of_ours_is_not(redfuser, driver) -> None:
+    driver.fail = ModuleNotFoundError("No module named 'onnx'", name="onnx")
+    assert redfuser("analyze", "m.onnx", "-q").code == 8
+    driver.fail = ModuleNotFoundError("No module named 'redfuser.gone'", name="redfuser.gone")
+    assert redfuser("analyze", "m.onnx", "-q").code == 1
+
+
 def test_an_interrupt_leaves_nothing(redfuser, driver, tmp_path: Path) -> None:
     driver.fail = KeyboardInterrupt()
     code, out, err = redfuser("compile", "m.onnx", "-o", tmp_path / "out", "-q")
