@@ -104,9 +104,9 @@ def _dispatch(argv: list[str]) -> int:
 
 def _fail(error: Exception, arguments: argparse.Namespace) -> int:
     """Say what went wrong, on stdout too where a program reads it; the exit code."""
-    if arguments.verbose:
-        traceback.print_exc()
     shown = error if isinstance(error, RedFuserError) else _unforeseen(error)
+    if arguments.verbose and shown is not error:
+        traceback.print_exc()
     if arguments.format == "json":
         print_json({"schema": "redfuser.error/1", "error": shown.as_dict()})
     print_error(shown.code, shown.message, shown.hint)
@@ -120,7 +120,7 @@ def _unforeseen(error: Exception) -> RedFuserError:
     lines = str(error).strip().splitlines()
     return RedFuserError(
         f"{type(error).__name__}: {lines[0] if lines else 'no message'}",
-        "this is a bug in redfuser; -v shows the traceback to report",
+        "this is a bug in redfuser: please report it with the traceback that -v shows",
     )
 
 
