@@ -6,7 +6,7 @@ masks, peels or pads must agree with this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -20,7 +20,7 @@ from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Stateme
 Array = np.ndarray[Any, Any]
 
 #: combiner -> the NumPy function that joins two values; max and min hand on NaN
-COMBINE: dict[str, Callable[..., Any]] = {
+COMBINE: dict[str, np.ufunc] = {
     "sum": np.add,
     "prod": np.multiply,
     "max": np.maximum,

@@ -98,20 +98,19 @@ def _merge(
     emitter = Emitter(cascade, grid)
     states = States(emitter, cascade, derivation)
     own: dict[str, Expr] = {}
-    joint: dict[str, Expr] = {}
+    joint = dict(states.names)
     elements: dict[str, Expr] = {}
     for reduction, recurrence in states.pairs:
         name = reduction.result.name
         for component in recurrence.state:
             own[component.tensor.name] = load(workspaces[component.tensor.name], segments.axis, *reduction.axes)
-        own[name] = bind(recurrence.finish, own)
-        joint[f"{name}.previous"] = own[name]
+        own[name] = own[recurrence.state[0].tensor.name]
         if recurrence.base is not None:
             own[f"{name}.base"] = bind(recurrence.base, own)
-            joint[f"{name}.base"] = states.names[f"{name}.base"]
         for component in recurrence.state:
             elements[component.tensor.name] = rebased(component, recurrence, own, lambda c: bind(c, joint))
+        joint |= {f"{derived}.previous": value for derived, value in own.items()}
     emitter.share([[element] for element in elements.values()])
     states.accumulate(elements, segments.axis)
-    write_outputs(emitter, cascade, states.names, 1)
+    write_outputs(emitter, cascade, states.results, 1)
     return emitter.phase()

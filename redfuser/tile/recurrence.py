@@ -18,39 +18,56 @@ class States:
     """Buffers of every reduction's state in one phase, filled with identities.
 
     Attributes:
-        names: derived name -> expression over the buffers; a result's name stands for its value so far.
+        pairs: each reduction with its recurrence.
+        components: component name -> its buffer.
+        names: what derived names stand for while the axis is being folded; a result's own name is its running value.
+        results: name of a result -> its true value once everything is folded.
     """
 
     def __init__(self, emitter: Emitter, cascade: Cascade, derivation: Derivation) -> None:
         self.emitter = emitter
         self.cascade = cascade
         self.pairs = list(zip(cascade.reductions, derivation.recurrences, strict=True))
-        self.names: dict[str, Expr] = {}
         self.components: dict[str, Buffer] = {}
         self.bases: dict[str, Buffer] = {}
         self.previous: dict[str, Buffer] = {}
-        finishes = _names_used(r.finish for r in derivation.recurrences)
+        self.names: dict[str, Expr] = {}
+        self.results: dict[str, Expr] = {}
         corrections = _names_used(c for r in derivation.recurrences for s in r.state for c in s.correction if c)
         for reduction, recurrence in self.pairs:
-            self._declare(reduction, recurrence, f"{reduction.result.name}.previous" in corrections)
-            if f"{reduction.result.name}.base" in finishes:
-                self._write_base(reduction, recurrence)
+            self._declare(reduction, recurrence)
+        self._write_first_bases(corrections | _names_used(r.finish for r in derivation.recurrences))
+        for name, value in list(self.names.items()):
+            if f"{name}.previous" in corrections:
+                assert isinstance(value, Load)
+                axes = tuple(i for i in value.indices if isinstance(i, Axis))
+                self.previous[name] = emitter.buffer(f"{name}.previous", value.dtype, axes)
+                self.names[f"{name}.previous"] = self.previous[name].value
 
-    def _declare(self, reduction: Reduction, recurrence: Recurrence, needs_previous: bool) -> None:
+    def _declare(self, reduction: Reduction, recurrence: Recurrence) -> None:
         name = reduction.result.name
         for component in recurrence.state:
             buffer = self.emitter.buffer(component.tensor.name, component.tensor.dtype, reduction.axes)
             self.emitter.emit(Fill(buffer, identity(component.combiner, component.tensor.dtype)))
             self.components[component.tensor.name] = buffer
             self.names[component.tensor.name] = buffer.value
+        self.names[name] = self.names[recurrence.state[0].tensor.name]
         if recurrence.base is not None:
-            self.bases[name] = self.emitter.buffer(f"{name}.base", reduction.result.dtype, reduction.axes)
+            self.bases[name] = self.emitter.buffer(f"{name}.base", recurrence.base.dtype, reduction.axes)
             self.names[f"{name}.base"] = self.bases[name].value
-        if needs_previous:
-            self.previous[name] = self.emitter.buffer(f"{name}.previous", reduction.result.dtype, reduction.axes)
-            self.names[f"{name}.previous"] = self.previous[name].value
-        self.names[name] = bind(recurrence.finish, self.names)
-        self.emitter.names[self.names[name]] = name
+        self.results[name] = bind(recurrence.finish, {**self.names, **self.results})
+        self.emitter.names[self.results[name]] = name
+
+    def _write_first_bases(self, used: set[str]) -> None:
+        """Base points of what is still empty, where something reads them before the first tile or after none."""
+        first = []
+        for reduction, recurrence in reversed(self.pairs):
+            name = f"{reduction.result.name}.base"
+            if recurrence.base is not None and used & {name, f"{name}.previous"}:
+                used |= _names_used([recurrence.base])
+                first.append((reduction, recurrence))
+        for reduction, recurrence in reversed(first):
+            self._write_base(reduction, recurrence)
 
     def _write_base(self, reduction: Reduction, recurrence: Recurrence) -> None:
         if recurrence.base is not None:
@@ -120,7 +137,7 @@ def rebased(
 def _in_place(
     changed: Mapping[str, Expr], names: Mapping[str, Expr], copy: Callable[[str], Expr]
 ) -> Iterator[tuple[str, Expr]]:
-    """Order updates so that each reads old values only; ``copy`` saves one where they depend on each other in a ring."""
+    """Order updates so that each reads old values only; ``copy`` saves one that a ring of them depends on."""
     pending = dict(changed)
     while pending:
         read_by_others = {n for n in pending for m, v in pending.items() if m != n and names[n] in loads(v)}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from redfuser.expr import Axis, Expr, Load, Tensor, load, loads, transform
-from redfuser.tile.ir import Buffer, Fill, Map, Phase, Statement, Store, Stream
+from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Statement, Store, Stream
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,10 @@ def rewrite(statement: Statement, value: Callable[[Expr], Expr], target: Callabl
         return replace(statement, value=value(statement.value))
     if isinstance(statement, Fill):
         return replace(statement, target=target(statement.target))
-    changed = {name: value(getattr(statement, name)) for name in ("value", "left", "right") if hasattr(statement, name)}
-    return replace(statement, target=target(statement.target), **changed)
+    if isinstance(statement, Contract):
+        left, right = value(statement.left), value(statement.right)
+        return replace(statement, target=target(statement.target), left=left, right=right)
+    return replace(statement, target=target(statement.target), value=value(statement.value))
 
 
 def _flatten(

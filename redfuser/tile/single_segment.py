@@ -20,6 +20,6 @@ def build_single_segment(cascade: Cascade, derivation: Derivation, schedule: Sch
     tile = stream_tile(cascade, schedule)
     states = States(emitter, cascade, derivation)
     states.fold(tile, whole(cascade.axis))
-    write_outputs(emitter, cascade, states.names, tile)
+    write_outputs(emitter, cascade, states.results, tile)
     outputs = tuple(output.tensor for output in cascade.outputs)
     return TileProgram(cascade.name, cascade.inputs, outputs, (), (emitter.phase(),), schedule)

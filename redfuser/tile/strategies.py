@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.reason import Reason
@@ -20,13 +22,14 @@ _BUILDERS = {
 }
 
 
-def build(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:
+def build(cascade: Cascade, derivation: Derivation, schedule: Schedule, name: str = "") -> TileProgram:
     """The program that the schedule's strategy makes of a cascade (METHOD §5).
 
     Args:
         cascade: verified.
         derivation: the algebra's verdict on it; ``resident`` needs no recurrences.
         schedule: its strategy is ``single-segment``, ``multi-segment`` or ``resident``.
+        name: of the program; the cascade's own if empty.
 
     Raises:
         StrategyError: the strategy can't carry this cascade, with the reason.
@@ -37,4 +40,5 @@ def build(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileP
     if schedule.strategy != "resident" and not derivation.incremental:
         text = f"{schedule.strategy} needs an incremental form, which {cascade.name} hasn't"
         raise StrategyError(derivation.obstacle or Reason("not-incremental", text))
-    return _BUILDERS[schedule.strategy](cascade, derivation, schedule)
+    program = _BUILDERS[schedule.strategy](cascade, derivation, schedule)
+    return replace(program, name=name or cascade.name)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.algebra.derivation import Component, Derivation, Recurrence
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Const, Expr, Tensor, axis, index, load, number, op
 
@@ -89,25 +88,6 @@ class Attention:
         cascade.verify()
         return cascade
 
-    def derivation(self) -> Derivation:
-        """The rank-1 form: a running maximum, a sum and a product against it."""
-        cascade = self.cascade()
-        m, t, o = cascade.reductions
-        finish = op("div", op("mul", _named("o.0", o), _rescale(m)), t.value)
-        if self.guard:
-            finish = op("select", op("isnan", t.value), value(0), finish)
-        return Derivation(
-            cascade.name,
-            "rank-1",
-            (
-                maximum(m),
-                weighted(t, m, finish=op("mul", _named("t.0", t), _rescale(m))),
-                weighted(o, m, cascade.reductions[2].map, finish=finish),
-            ),
-            "exact",
-            (),
-        )
-
     def inputs(self, seed: int = 0) -> Inputs:
         """Random inputs; a mask hides about a third."""
         random = np.random.default_rng(seed)
@@ -119,28 +99,3 @@ class Attention:
             else:
                 result[item.name] = random.standard_normal(item.shape).astype(F32)
         return result
-
-
-def _named(name: str, reduction: Reduction) -> Expr:
-    return load(Tensor(name, reduction.result.shape, reduction.result.dtype), *reduction.axes)
-
-
-def _rescale(m: Reduction) -> Expr:
-    return op("exp", op("sub", _named(f"{m.result.name}.base", m), m.value))
-
-
-def maximum(m: Reduction) -> Recurrence:
-    """A running maximum whose base is 0 while it is -inf."""
-    state = Component(Tensor(f"{m.result.name}.0", m.result.shape, F32), "max", m.map)
-    base = op("select", op("eq", m.value, value(float("-inf"))), value(0), m.value)
-    return Recurrence(m.result, "add", (state,), base, _named(f"{m.result.name}.0", m))
-
-
-def weighted(r: Reduction, m: Reduction, element: Expr | None = None, finish: Expr | None = None) -> Recurrence:
-    """A sum of ``exp(score - m)``, times the values for the one that has them."""
-    weight = op("exp", op("sub", m.map, _named(f"{m.result.name}.base", m)))
-    own = weight if element is None else op("mul", weight, element.children[1])
-    base = _named(f"{m.result.name}.base", m)
-    correction = op("exp", op("sub", _named(f"{m.result.name}.previous", m), base))
-    state = Component(Tensor(f"{r.result.name}.0", r.result.shape, F32), "sum", own, (correction,))
-    return Recurrence(r.result, "mul", (state,), None, finish or _named(f"{r.result.name}.0", r))
