@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 def add_common(parser: argparse.ArgumentParser, formats: Sequence[str] = ("terminal", "json")) -> None:
     """``--format``, ``-q`` and ``-v``."""
     parser.add_argument("--format", choices=formats, default="terminal", help="form of the result (default: terminal)")
-    loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="no progress, only the result and errors")
-    loudness.add_argument("-v", "--verbose", action="store_true", help="more detail, and tracebacks of errors")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, only the result and errors")
+    parser.add_argument("-v", "--verbose", action="store_true", help="more detail, and tracebacks of errors")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

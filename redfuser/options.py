@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
+from redfuser.cascade.kinds import KINDS
 from redfuser.errors import UsageError
 from redfuser.records import digest
 from redfuser.targets import Target
 
 Numerics = Literal["exact", "relaxed"]
 V = TypeVar("V")
-
-#: what a cascade can be called, from the shape of its algebra
-KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "logsumexp", "other")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from redfuser.algebra.derivation import Component, Derivation, Recurrence
 from redfuser.cascade.detect import Rejected
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.expr import Axis
+from redfuser.expr import Axis, Expr, Load, Tensor, load, transform
 from redfuser.reason import Reason
 from redfuser.report.value import (
     CascadeEntry,
@@ -51,7 +52,7 @@ def describe_cascade(
         reason=reason,
         onnx_nodes=cascade.onnx_nodes,
         reductions=tuple(map(describe_reduction, (*cascade.producers, *cascade.reductions))),
-        derivation=describe_derivation(derivation) if derivation else None,
+        derivation=describe_derivation(derivation, cascade.inputs) if derivation else None,
         exactness=derivation.exactness if derivation and reason is None else None,
         strategy=schedule.strategy if schedule else "unfused",
         schedule=_flat(schedule) if schedule else {},
@@ -75,7 +76,7 @@ def describe_rejected(name: str, rejected: Rejected, members: Sequence[Definitio
                 op=member.combiner,
                 axes=tuple(map(_axis, member.axes)),
                 over=", ".join(map(_axis, member.reduced)),
-                map=str(member.body),
+                map=_text(member.body),
             )
             for member in members
         ),
@@ -99,39 +100,75 @@ def describe_reduction(reduction: Reduction) -> ReductionEntry:
         op=reduction.combiner,
         axes=tuple(map(_axis, reduction.axes)),
         over=_axis(reduction.over),
-        map=str(reduction.map),
+        map=_text(reduction.map),
     )
 
 
-def describe_derivation(derivation: Derivation) -> DerivationEntry:
-    """A derivation with its expressions as text."""
+def describe_derivation(derivation: Derivation, inputs: Sequence[Tensor] = ()) -> DerivationEntry:
+    """A derivation as it is written on paper.
+
+    Args:
+        inputs: what the canonical inputs ``x0, x1, …`` are called in the model.
+    """
+    writer = _Writer(
+        {f"x{number}": tensor.name for number, tensor in enumerate(inputs)},
+        frozenset(recurrence.result.name for recurrence in derivation.recurrences),
+    )
     return DerivationEntry(
         form=derivation.form,
-        recurrences=tuple(map(_recurrence, derivation.recurrences)),
+        recurrences=tuple(map(writer.recurrence, derivation.recurrences)),
         proofs=tuple(ProofEntry(proof.claim, proof.by, proof.error) for proof in derivation.proofs),
         obstacle=derivation.obstacle,
     )
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes expressions with the model's names for inputs, and results without the axes they always have."""
+
+    inputs: Mapping[str, str]
+    results: frozenset[str]
+
+    def recurrence(self, recurrence: Recurrence) -> RecurrenceEntry:
+        return RecurrenceEntry(
+            result=recurrence.result.name,
+            transform=recurrence.transform,
+            state=tuple(map(self.component, recurrence.state)),
+            base=None if recurrence.base is None else self.text(recurrence.base),
+            finish=self.text(recurrence.finish),
+        )
+
+    def component(self, component: Component) -> StateEntry:
+        return StateEntry(
+            name=component.tensor.name,
+            combiner=component.combiner,
+            identity=f"{IDENTITIES[component.combiner]:g}",
+            element=self.text(component.element),
+            correction=tuple(None if factor is None else self.text(factor) for factor in component.correction),
+        )
+
+    def text(self, expr: Expr) -> str:
+        return _text(transform(expr, self.rename))
+
+    def rename(self, node: Expr) -> Expr:
+        if not isinstance(node, Load):
+            return node
+        name = node.tensor.name
+        if name.partition(".")[0] in self.results:
+            return load(Tensor(name, (), node.dtype))
+        return replace(node, tensor=replace(node.tensor, name=self.inputs.get(name, name)))
 
 
 def _axis(axis: Axis) -> str:
     return f"{axis.name}<{axis.extent}"
 
 
-def _recurrence(recurrence: Recurrence) -> RecurrenceEntry:
-    return RecurrenceEntry(
-        result=recurrence.result.name,
-        transform=recurrence.transform,
-        state=tuple(map(_component, recurrence.state)),
-        base=None if recurrence.base is None else str(recurrence.base),
-        finish=str(recurrence.finish),
-    )
-
-
-def _component(component: Component) -> StateEntry:
-    return StateEntry(
-        name=component.tensor.name,
-        combiner=component.combiner,
-        identity=f"{IDENTITIES[component.combiner]:g}",
-        element=str(component.element),
-        correction=tuple(None if factor is None else str(factor) for factor in component.correction),
-    )
+def _text(expr: Expr) -> str:
+    """The text form without parentheses around the whole."""
+    text = str(expr)
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return text[1:-1] if text.startswith("(") and position == len(text) - 1 else text
+    return text

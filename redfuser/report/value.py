@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from redfuser.options import KINDS
+from redfuser.cascade.kinds import KINDS
 from redfuser.reason import Reason
 from redfuser.records import RecordError, decode, encode, parse, to_text
 from redfuser.signature import TensorSpec
@@ -145,7 +145,7 @@ class CascadeEntry:
 
     Args:
         id: unique in the report; a safe identifier.
-        kind: one of ``options.KINDS``.
+        kind: one of ``cascade.kinds.KINDS``.
         verdict: what was done.
         reason: why not, for ``unfused``; null exactly for ``fused``.
         onnx_nodes: names of the nodes covered; untrusted text.

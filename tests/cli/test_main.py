@@ -59,7 +59,6 @@ NONSENSE = (
     "dance",
     "compile",
     "compile m.onnx --seed x",
-    "compile m.onnx -q -v",
     "compile m.onnx --threads 0",
     "run a --seed -1",
     "targets --for json",

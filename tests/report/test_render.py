@@ -6,7 +6,7 @@ import pytest
 from redfuser.report import html, markdown, terminal
 from redfuser.report.describe import bytes_text, describe_report, summary_lines
 from redfuser.report.document import plain
-from redfuser.report.value import FusionReport
+from redfuser.report.value import DerivationEntry, FusionReport, RecurrenceEntry, StateEntry
 
 
 def test_the_terminal_shows_what_a_person_asks_for(report: FusionReport) -> None:
@@ -24,6 +24,17 @@ def test_the_terminal_shows_what_a_person_asks_for(report: FusionReport) -> None
         "/layer.0/Softmax",
     ):
         assert expected in text, text
+
+
+def test_corrections_are_written_as_on_paper(report: FusionReport) -> None:
+    states = (StateEntry("s.0", "sum", "0", "x - a", ("1", "a - b", None)), StateEntry("s.1", "sum", "0", "1", ()))
+    entry = replace(
+        report.cascades[0],
+        derivation=DerivationEntry("finite-rank", (RecurrenceEntry("s", "mul", states, None, "s.0"),)),
+    )
+    text = terminal.render(describe_report(replace(report, cascades=(entry,))), details=True)
+    assert "tile   s.0 := s.0 + s.1 * (a - b) + sum of x - a" in text
+    assert "tile   s.1 := s.1 + sum of 1" in text
 
 
 def test_details_are_only_shown_when_asked_for(report: FusionReport) -> None:

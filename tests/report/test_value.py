@@ -5,7 +5,7 @@ import pytest
 
 from redfuser.algebra.derivation import Component, Derivation, Recurrence
 from redfuser.cascade.model import Reduction
-from redfuser.expr import Tensor, axis, load
+from redfuser.expr import Tensor, axis, load, op
 from redfuser.records import RecordError
 from redfuser.report.collect import describe_derivation, describe_reduction, describe_target
 from redfuser.report.value import CascadeEntry, FusionReport
@@ -74,12 +74,25 @@ def test_entries_come_from_the_stages_values() -> None:
     entry = describe_reduction(reduction)
     assert (entry.axes, entry.over, entry.map) == (("row<4",), "k<8", "x[row, k]")
 
-    state = Component(Tensor("m.0", (4,), "float32"), "max", reduction.map, (None,))
+    canonical = load(replace(x, name="x0"), row, k)
+    state = Component(Tensor("m.0", (4,), "float32"), "max", op("add", canonical, reduction.value), (None,))
     recurrence = Recurrence(m, "mul", (state,), None, load(Tensor("m.0", (4,), "float32"), row))
-    derivation = describe_derivation(Derivation("c", "rank-1", (recurrence,), "exact", ()))
+    derivation = describe_derivation(
+        Derivation("c", "rank-1", (recurrence,), "exact", ()), (replace(x, name="scores"),)
+    )
     (described,) = derivation.recurrences
     assert described.state[0].identity == "-inf" and described.state[0].correction == (None,)
-    assert described.finish == "m.0[row]"
+    # The model's names for inputs; results without the axes they always have; no parentheses around the whole.
+    assert described.state[0].element == "scores[row, k] + m"
+    assert described.finish == "m.0"
+
+
+def test_only_parentheses_around_the_whole_are_dropped() -> None:
+    row, k = axis("row", 4), axis("k", 8)
+    x = load(Tensor("x", (4, 8), "float32"), row, k)
+    both = op("mul", op("add", x, x), op("sub", x, x))
+    entry = describe_reduction(Reduction(Tensor("m", (4,), "float32"), "sum", (row,), k, both))
+    assert entry.map == "(x[row, k] + x[row, k]) * (x[row, k] - x[row, k])"
 
 
 def test_targets_are_described_alike() -> None:
