@@ -23,25 +23,32 @@ class StrategyError(Exception):
         self.reason = reason
 
 
-def grid_of(cascade: Cascade, schedule: Schedule) -> tuple[Tile, ...]:
-    """Tiles of the axes that every output has: one point of a row axis and all of another unless scheduled.
+def grid_of(cascade: Cascade, schedule: Schedule, states: bool = False) -> tuple[Tile, ...]:
+    """Tiles of the axes that everything stored has: one point of a row axis and all of another unless scheduled.
 
-    A row axis that some output lacks stays whole inside the block, for no two blocks may write one element.
+    A row axis that some stored tensor lacks stays whole inside the block, for no two blocks may write one element.
+
+    Args:
+        states: whether the reductions' states are stored too, and not the outputs alone.
 
     Raises:
-        StrategyError: the schedule tiles such an axis.
+        StrategyError: the schedule tiles an axis that something stored lacks.
     """
+    stored = {output.tensor.name: output.axes for output in cascade.outputs}
+    if states:
+        stored |= {reduction.result.name: reduction.axes for reduction in cascade.reductions}
     grid = []
     for coordinate in axis_order(cascade):
-        if coordinate == cascade.axis or not any(coordinate in output.axes for output in cascade.outputs):
+        lacking = [name for name, axes in stored.items() if coordinate not in axes]
+        row = coordinate in cascade.rows
+        if coordinate == cascade.axis or len(lacking) == len(stored):
             continue
-        size = schedule.tile(coordinate, 1 if coordinate in cascade.rows else coordinate.extent)
-        everywhere = all(coordinate in output.axes for output in cascade.outputs)
-        if everywhere and (coordinate in cascade.rows or size < coordinate.extent):
-            grid.append(Tile(coordinate, max(size, 1)))
-        elif not everywhere and coordinate.name in dict(schedule.tiles) and size < coordinate.extent:
-            text = f"axis {coordinate.name} can't be tiled: not every output has it"
-            raise StrategyError(Reason("tiled-axis-not-in-output", text, str(cascade.outputs[0])))
+        size = max(schedule.tile(coordinate, 1 if row else coordinate.extent), 1)
+        if not lacking and (row or size < coordinate.extent):
+            grid.append(Tile(coordinate, size))
+        elif lacking and not row and size < coordinate.extent:
+            text = f"axis {coordinate.name} can't be tiled: {', '.join(lacking)} would be stored by several blocks"
+            raise StrategyError(Reason("tiled-axis-not-stored", text, f"{coordinate.name}:{size}"))
     return tuple(grid)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from redfuser.cascade.model import Cascade, Output, Reduction
-from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, loads
+from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, cast, loads
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, Tile
 from redfuser.tile.monoid import identity
 from redfuser.tile.products import split_product
@@ -110,15 +110,12 @@ class Emitter:
         del self.tiles[axis]
         self.emit(Stream(axis, tile, tuple(body), *bounds))
 
-    def assign(self, target: Buffer, value: Expr) -> None:
-        """``target = value``."""
-        self.emit(Map(target, self.lower(value, target.axes)))
-
     def accumulate(self, target: Buffer, combiner: str, value: Expr, over: Axis) -> None:
         """Fold ``value`` over the current tile of ``over`` into ``target``: as a matrix product where it is one."""
         split = split_product(value, target.axes, over, self.tile) if combiner == "sum" else None
         if split is None:
-            self.emit(Reduce(target, combiner, self.lower(value, (*target.axes, over)), over))
+            value = self.lower(value, (*target.axes, over))
+            self.emit(Reduce(target, combiner, cast(value, target.tensor.dtype), over))
             return
         left, right = self._left_operand(split[0]), self.lower(split[1], axes_of(split[1]))
         self.emit(Contract(target, left, right, over))

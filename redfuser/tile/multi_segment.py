@@ -44,7 +44,7 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
         if cascade.axis in output.axes:
             text = "an output runs along the shared axis, which would have to be read again after the merge"
             raise StrategyError(Reason("output-along-axis", text, str(output)))
-    grid = grid_of(cascade, schedule)
+    grid = grid_of(cascade, schedule, states=True)
     tile = stream_tile(cascade, schedule)
     segments = Segments.cut(cascade.axis.extent, schedule.segments, tile)
     workspaces = {
@@ -108,7 +108,7 @@ def _merge(
         if recurrence.base is not None:
             own[f"{name}.base"] = bind(recurrence.base, own)
         for component in recurrence.state:
-            elements[component.tensor.name] = rebased(component, recurrence, own, lambda c: bind(c, joint))
+            elements[component.tensor.name] = rebased(component, recurrence, own, joint)
         joint |= {f"{derived}.previous": value for derived, value in own.items()}
     emitter.share([[element] for element in elements.values()])
     states.accumulate(elements, segments.axis)

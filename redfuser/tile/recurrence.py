@@ -98,15 +98,14 @@ class States:
         """Correct a state from the previous base points to the present ones."""
         changed: dict[str, Expr] = {}
         for component in recurrence.state:
-            value = rebased(component, recurrence, self.names, self._factor)
+            value = rebased(component, recurrence, self.names, self.names, self._keep)
             if value != self.names[component.tensor.name]:
                 changed[component.tensor.name] = value
         for name, value in _in_place(changed, self.names, self._copy):
             self.emitter.emit(Map(self.components[name], value))
 
-    def _factor(self, correction: Expr) -> Expr:
-        bound = bind(correction, self.names)
-        return bound if isinstance(bound, Const | Load) else self.emitter.materialise(bound)
+    def _keep(self, factor: Expr) -> Expr:
+        return factor if isinstance(factor, Const | Load) else self.emitter.materialise(factor)
 
     def _copy(self, name: str) -> Expr:
         source = self.components[name]
@@ -116,18 +115,23 @@ class States:
 
 
 def rebased(
-    component: Component, recurrence: Recurrence, names: Mapping[str, Expr], factor: Callable[[Expr], Expr]
+    component: Component,
+    recurrence: Recurrence,
+    state: Mapping[str, Expr],
+    names: Mapping[str, Expr],
+    keep: Callable[[Expr], Expr] = lambda factor: factor,
 ) -> Expr:
     """One component taken to new base points: a row of the correction matrix times the state.
 
     Args:
-        names: where the old state's components are.
-        factor: a correction -> the expression to apply.
+        state: component name -> its old value.
+        names: what the corrections' names stand for.
+        keep: is given each factor, and gives what to read it from.
     """
     if not component.correction:
-        return names[component.tensor.name]
+        return state[component.tensor.name]
     terms = [
-        apply(recurrence.transform, names[other.tensor.name], factor(correction))
+        apply(recurrence.transform, state[other.tensor.name], keep(bind(correction, names)))
         for other, correction in zip(recurrence.state, component.correction, strict=True)
         if correction is not None
     ]

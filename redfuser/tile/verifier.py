@@ -102,7 +102,7 @@ class _PhaseChecker:
 
     @staticmethod
     def _outlives(buffer: Buffer, stream: Stream) -> bool:
-        """Whether what a stream wrote is there after it: only what covers the streamed axis, for a stream may be empty."""
+        """Whether what a stream wrote is there after it: only what covers its axis, for a stream may be empty."""
         pairs = zip(buffer.axes, buffer.tensor.shape, strict=True)
         return any(a == stream.axis and n == a.extent for a, n in pairs)
 
@@ -157,7 +157,7 @@ class _PhaseChecker:
             raise TileError(statement, problem)
 
     def _declared(self, statement: Statement, buffer: Buffer) -> None:
-        """A buffer is declared, and its shape is the tile's: the whole extent only where nothing or a stream tiles it."""
+        """A buffer is declared, with the tile's shape; along a streamed axis it may be whole."""
         if self.buffers.get(buffer.tensor) != buffer:
             raise TileError(statement, f"{buffer.tensor.name} is not declared")
         streamed = {stream.axis for stream in self.streams}

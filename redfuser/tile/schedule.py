@@ -1,0 +1,203 @@
+"""The untuned schedule for CPUs, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from redfuser.algebra.derivation import Derivation
+from redfuser.cascade.model import Cascade
+from redfuser.expr import Axis, Load, axes_of, loads
+from redfuser.indexing import linear
+from redfuser.targets import CpuTarget
+from redfuser.tile.ir import Schedule
+from redfuser.tile.products import split_product
+
+#: Row tiles, the widest first: what register tiles of a matrix product are made of.
+ROW_TILES = (64, 32, 16)
+#: Tile of the streamed axis in a matrix product, and of a long row without one.
+STREAM_TILE, ROW_CHUNK = 64, 1024
+#: Blocks for each core before rows count as many, and the shortest segment worth a block of its own.
+BLOCKS_PER_CORE, SHORTEST_SEGMENT = 2, 256
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule, why it was chosen, and what a tuner would try next."""
+
+    schedule: Schedule
+    why: str
+    alternatives: tuple[Schedule, ...] = ()
+
+
+def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget) -> Choice:
+    """The choice without measuring, from shapes and caches alone.
+
+    Args:
+        cascade: verified.
+        derivation: its verdict; without an incremental form only ``resident`` is chosen.
+        target: the CPU.
+    """
+    if has_products(cascade):
+        return _Products(cascade, derivation, target, stationary_row(cascade)).choose()
+    return _Rows(cascade, derivation, target).choose()
+
+
+def has_products(cascade: Cascade) -> bool:
+    """Whether a matrix or vector product is part of the cascade."""
+    own = any(set(r.axes) - set(cascade.rows) for r in cascade.reductions)
+    return own or any(r.combiner == "sum" and len(loads(r.map)) > 1 for r in cascade.producers)
+
+
+def stationary_row(cascade: Cascade) -> Axis | None:
+    """The widest row axis that one operand of every product lacks: queries, against keys and values."""
+    items = (*cascade.producers, *cascade.reductions)
+    products = [r for r in items if split_product(r.map, r.axes, r.over, lambda a: a.extent) is not None]
+    moving = [[n for n in loads(r.map) if cascade.axis in axes_of(n)] for r in products]
+    shared = [
+        row
+        for row in cascade.rows
+        if row.extent > 1 and products and all(any(row not in axes_of(n) for n in nodes) for nodes in moving)
+    ]
+    return max(shared, key=lambda a: a.extent, default=None)
+
+
+def contiguous_axis(cascade: Cascade) -> Axis | None:
+    """The axis along which the largest input that varies with the shared axis lies in memory, element by element."""
+    nodes = [n for r in cascade.reductions for n in loads(r.map) if n.tensor in cascade.inputs]
+    along = [n for n in nodes if cascade.axis in axes_of(n) and n.indices]
+    if not along:
+        return None
+    largest: Load = max(along, key=lambda n: n.tensor.size)
+    terms = dict(linear(largest.indices[-1]).terms)
+    return next((atom for atom, step in terms.items() if isinstance(atom, Axis) and step == 1), None)
+
+
+def _fits_l2(size: int, target: CpuTarget) -> bool:
+    """Whether a tile leaves as much again of the second-level cache to what streams past it."""
+    return 2 * size <= target.l2_kb * 1024
+
+
+def _segments(cascade: Cascade, derivation: Derivation, blocks: int, cores: int) -> int:
+    """How many segments give every core work; 1 where that isn't possible or needed."""
+    splittable = derivation.incremental and not any(cascade.axis in o.axes for o in cascade.outputs)
+    if not splittable or blocks >= BLOCKS_PER_CORE * cores:
+        return 1
+    wanted = -(-BLOCKS_PER_CORE * cores // max(blocks, 1))
+    return max(min(wanted, cascade.axis.extent // SHORTEST_SEGMENT), 1)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Attention and other cascades with matrix products; ``rows`` is the axis that shares loads of an operand."""
+
+    cascade: Cascade
+    derivation: Derivation
+    target: CpuTarget
+    rows: Axis | None
+
+    def choose(self) -> Choice:
+        tile = self._row_tile()
+        blocks = self._blocks(tile)
+        segments = _segments(self.cascade, self.derivation, blocks, self.target.cores)
+        incremental = self.derivation.incremental
+        strategy = "multi-segment" if segments > 1 else "single-segment" if incremental else "resident"
+        chosen = self._schedule(strategy, tile, segments)
+        return Choice(chosen, self._why(chosen, tile, blocks), self._alternatives(chosen))
+
+    def _row_tile(self) -> int:
+        """The widest tile that leaves every core enough blocks, else the narrowest."""
+        if self.rows is None:
+            return 1
+        sizes = self._row_tiles()
+        enough = [size for size in sizes if self._blocks(size) >= BLOCKS_PER_CORE * self.target.cores]
+        return min((enough or sizes[-1:])[0], self.rows.extent)
+
+    def _row_tiles(self) -> list[int]:
+        """Tiles that the axis fills by half; resident ones only as far as they fit the second-level cache."""
+        extent = self.rows.extent if self.rows else 1
+        row_bytes = 0 if self.derivation.incremental else self.cascade.axis.extent * FLOAT_BYTES
+        return [n for n in ROW_TILES if n < 2 * extent and _fits_l2(n * row_bytes, self.target)] or [ROW_TILES[-1]]
+
+    def _blocks(self, tile: int) -> int:
+        return prod(-(-a.extent // tile) if a == self.rows else a.extent for a in self.cascade.rows)
+
+    def _schedule(self, strategy: str, tile: int, segments: int = 1) -> Schedule:
+        tiles = [] if self.rows is None else [(self.rows.name, tile)]
+        tiles += self._value_tiles(tile)
+        tiles.append((self.cascade.axis.name, max(min(STREAM_TILE, self.cascade.axis.extent), 1)))
+        fill_a_vector = self.rows is not None and 2 * self.rows.extent >= self.target.lanes
+        return Schedule(strategy, tuple(tiles), segments, self.rows.name if self.rows and fill_a_vector else "")
+
+    def _value_tiles(self, rows: int) -> list[tuple[str, int]]:
+        """Wide value axes are cut so that an accumulator stays in the second-level cache."""
+        own = dict.fromkeys(a for r in self.cascade.reductions for a in r.axes if a not in self.cascade.rows)
+        large = [a for a in own if not _fits_l2(rows * a.extent * FLOAT_BYTES, self.target)]
+        return [(a.name, 2 * STREAM_TILE) for a in large if all(a in output.axes for output in self.cascade.outputs)]
+
+    def _why(self, chosen: Schedule, tile: int, blocks: int) -> str:
+        rows = f"{tile} points of {self.rows.name} share each load" if self.rows else "one row a block"
+        work = f"{rows}; {blocks} blocks for {self.target.cores} cores"
+        if chosen.strategy == "multi-segment":
+            return f"{work}, so {self.cascade.axis.name} is cut in {chosen.segments} segments"
+        if chosen.strategy == "resident":
+            return f"{work}; no incremental form, so the row stays in cache"
+        return f"{work} stream {self.cascade.axis.name}"
+
+    def _alternatives(self, chosen: Schedule) -> tuple[Schedule, ...]:
+        strategies = {chosen.strategy: chosen.segments, "resident": 1}
+        sizes = self._row_tiles() if self.rows else [1]
+        candidates = [self._schedule(name, size, segments) for name, segments in strategies.items() for size in sizes]
+        return tuple(candidate for candidate in candidates if candidate != chosen)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Softmax, norms, statistics: each row by itself."""
+
+    cascade: Cascade
+    derivation: Derivation
+    target: CpuTarget
+
+    def choose(self) -> Choice:
+        along = contiguous_axis(self.cascade)
+        lanes = along if along in self.cascade.rows else self.cascade.axis
+        rows = self._row_tile(lanes)
+        blocks = prod(a.extent for a in self.cascade.rows) // rows
+        segments = _segments(self.cascade, self.derivation, blocks, self.target.cores)
+        strategy, why = self._strategy(rows, segments, blocks)
+        chosen = self._schedule(strategy, lanes, rows, segments)
+        others = [self._schedule(s, lanes, rows, 1) for s in ("resident", "single-segment") if s != strategy]
+        usable = tuple(s for s in others if s.strategy == "resident" or self.derivation.incremental)
+        return Choice(chosen, f"lanes along {lanes.name}, the contiguous axis; {why}", usable)
+
+    def _row_tile(self, lanes: Axis) -> int:
+        """One row where the row itself fills vectors; else a multiple of the vector that fits the cache."""
+        if lanes == self.cascade.axis:
+            return 1
+        sizes = [n for n in ROW_TILES if n <= lanes.extent and _fits_l2(n * self._row_bytes(), self.target)]
+        return min(sizes[0] if sizes else self.target.lanes, lanes.extent)
+
+    def _row_bytes(self) -> int:
+        return self.cascade.axis.extent * FLOAT_BYTES
+
+    def _strategy(self, rows: int, segments: int, blocks: int) -> tuple[str, str]:
+        if segments > 1:
+            return "multi-segment", f"{blocks} blocks for {self.target.cores} cores, so the axis is cut in {segments}"
+        along = any(self.cascade.axis in output.axes for output in self.cascade.outputs)
+        if _fits_l2(rows * self._row_bytes(), self.target):
+            return "resident", "a row fits the second-level cache, where reading it again is cheaper than correcting"
+        if self.derivation.incremental:
+            again = " and again for the outputs along it" if along else ""
+            return "single-segment", f"a row exceeds the second-level cache, so it is streamed once{again}"
+        return "resident", "no incremental form exists, so the row is read once a pass"
+
+    def _schedule(self, strategy: str, lanes: Axis, rows: int, segments: int) -> Schedule:
+        fits = self._row_bytes() * rows * 2 <= self.target.l1_kb * 1024
+        chunk = ROW_CHUNK if lanes == self.cascade.axis else STREAM_TILE
+        stream = self.cascade.axis.extent if fits and strategy == "resident" else min(chunk, self.cascade.axis.extent)
+        tiles = [(self.cascade.axis.name, max(stream, 1))]
+        if lanes != self.cascade.axis:
+            tiles.insert(0, (lanes.name, rows))
+        return Schedule(strategy, tuple(tiles), segments, lanes.name)
