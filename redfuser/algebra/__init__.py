@@ -31,5 +31,5 @@ def derive(cascade: Cascade, numerics: str = "exact", memo: Memo | None = None) 
     memo = {} if memo is None else memo
     key, names = canonical(cascade)
     if (key, numerics) not in memo:
-        memo[key, numerics] = derive_cascade(key)
+        memo[key, numerics] = derive_cascade(key, numerics == "relaxed")
     return renamed(memo[key, numerics], cascade.name, names.inverse)

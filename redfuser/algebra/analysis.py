@@ -53,8 +53,10 @@ class Analysis:
         return frozenset(node.tensor for symbol in self.separation.deferred for node in loads(leaves[symbol]))
 
 
-def analyse(reduction: Reduction, cascade: Cascade, sign: Callable[[Expr], Sign], budget: Budget) -> Analysis:
-    """Prove that ``reduction`` has an incremental form.
+def analyse(
+    reduction: Reduction, cascade: Cascade, sign: Callable[[Expr], Sign], budget: Budget, relaxed: bool = False
+) -> Analysis:
+    """Prove that ``reduction`` has an incremental form; ``relaxed`` as for :func:`redfuser.algebra.symbolic.read`.
 
     Raises:
         NotFusible: it hasn't, or the proof wasn't found in the budget.
@@ -63,7 +65,7 @@ def analyse(reduction: Reduction, cascade: Cascade, sign: Callable[[Expr], Sign]
     if not cascade.dependencies(reduction):
         return _plain(reduction)
     expr = hoist(reduction.map, cascade)
-    reading = read(expr, cascade.axis, results, sign)
+    reading = read(expr, cascade.axis, results, sign, relaxed)
     separation = separate(reading, expr, reduction.combiner, budget)
     if separation.entangled:
         closure = close(separation.core, separation.streamed, reading, budget)

@@ -7,30 +7,56 @@ A base is always finite when the data are, also before anything was seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from redfuser.algebra import names
 from redfuser.algebra.analysis import Analysis
-from redfuser.algebra.assumptions import Sign
 from redfuser.algebra.printing import times
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.expr import Const, Expr, Tensor, cast, number, op, substitute
+from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, number, op, substitute, walk
+
+_SINGULAR_AT_ZERO = frozenset({"div", "log", "log2", "rsqrt"})
 
 
-def required(analyses: tuple[Analysis, ...]) -> frozenset[Tensor]:
-    """The results that need a base point: those some later map streams, and what their own bases are made of."""
+@dataclass(frozen=True)
+class Needs:
+    """What is asked of base points.
+
+    Args:
+        based: results that need one: those some later map streams, and what their own bases are made of.
+        divided: results that a map divides by, or takes the logarithm of: their base isn't 0.
+    """
+
+    based: frozenset[Tensor]
+    divided: frozenset[Tensor]
+
+
+def needs(analyses: tuple[Analysis, ...]) -> Needs:
+    """What the maps ask of their base points."""
     needed: set[Tensor] = set()
     for analysis in reversed(analyses):
         needed |= analysis.streamed_results
         if analysis.reduction.result in needed and analysis.reduction.combiner in ("sum", "prod"):
             needed |= analysis.deferred_results
-    return frozenset(needed)
+    nodes = {node for analysis in analyses for node in walk(analysis.map) if isinstance(node, Op)}
+    operands = [node.args[-1] for node in nodes if node.name in _SINGULAR_AT_ZERO]
+    operands += [node.args[0] for node in nodes if node.name == "pow"]
+    return Needs(frozenset(needed), frozenset(tensor for operand in operands for tensor in _factors(operand)))
 
 
-def counted(analysis: Analysis, needed: frozenset[Tensor]) -> bool:
+def _factors(expr: Expr) -> frozenset[Tensor]:
+    """Tensors that can make ``expr`` zero: not those inside an exponential."""
+    if isinstance(expr, Load):
+        return frozenset({expr.tensor})
+    if isinstance(expr, Op) and expr.name not in ("exp", "exp2"):
+        return frozenset[Tensor]().union(*map(_factors, expr.args))
+    return frozenset()
+
+
+def counted(analysis: Analysis, needs: Needs) -> bool:
     """Whether the base of this reduction depends on how many elements were seen."""
     reduction = analysis.reduction
-    return reduction.result in needed and reduction.combiner == "sum" and not analysis.separation.streamed
+    return reduction.result in needs.based and reduction.combiner == "sum" and not analysis.separation.streamed
 
 
 def at_base(expr: Expr, cascade: Cascade) -> Expr:
@@ -38,18 +64,19 @@ def at_base(expr: Expr, cascade: Cascade) -> Expr:
     return substitute(expr, {r.value: names.base(r) for r in cascade.reductions})
 
 
-def base_of(analysis: Analysis, cascade: Cascade, sign: Callable[[Expr], Sign], count: Expr | None) -> Expr:
+def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | None) -> Expr:
     """The base point of a reduction, from its running value or its state.
 
     Args:
         analysis: of the reduction.
         cascade: it belongs to.
-        sign: of the cascade's values.
+        needs: of the whole cascade.
         count: the state's number of elements seen, where :func:`counted`.
     """
     reduction = analysis.reduction
+    divided = reduction.result in needs.divided
     if reduction.combiner in ("max", "min"):
-        return _bounded(reduction)
+        return _bounded(reduction, divided)
     estimate: Expr = names.component(reduction, 0)
     dtype = estimate.dtype
     if count is not None:
@@ -59,17 +86,18 @@ def base_of(analysis: Analysis, cascade: Cascade, sign: Callable[[Expr], Sign], 
         factor = analysis.separation.factor.xreplace({flag: 0 for flag in analysis.reading.flags})
         leaves = {symbol: at_base(expr, cascade) for symbol, expr in analysis.reading.leaves.items()}
         estimate = estimate if factor == 1 else times(estimate, factor, leaves, dtype)
-    if sign(reduction.value).is_nonnegative:
-        # It may be divided by, or its logarithm taken.
-        zero, one = number(0.0, dtype), number(1.0, dtype)
-        estimate = op("select", op("eq", estimate, zero), one, estimate)
-    return cast(estimate, reduction.result.dtype)
+    return cast(_nonzero(estimate) if divided else estimate, reduction.result.dtype)
 
 
-def _bounded(reduction: Reduction) -> Expr:
-    """The running extremum; 0 while it is still the identity."""
+def _nonzero(value: Expr) -> Expr:
+    return op("select", op("eq", value, number(0.0, value.dtype)), number(1.0, value.dtype), value)
+
+
+def _bounded(reduction: Reduction, divided: bool) -> Expr:
+    """The running extremum; 0, or 1 for a divisor, while it is still the identity."""
     value = reduction.value
     if "float" not in value.dtype:
         return value
     identity = Const(value.dtype, IDENTITIES[reduction.combiner])
-    return op("select", op("eq", value, identity), number(0.0, value.dtype), value)
+    anything = number(1.0 if divided else 0.0, value.dtype)
+    return op("select", op("eq", value, identity), anything, _nonzero(value) if divided else value)

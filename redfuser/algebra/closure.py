@@ -144,15 +144,19 @@ def _change_of_base(weights: sympy.Matrix, atoms: tuple[Symbol, ...], budget: Bu
     square = weights[:, columns]
     swap = {atom: origin(atom) for atom in atoms}
     inverse = DomainMatrix.from_Matrix(square.xreplace(swap)).to_field().inv().to_Matrix()
-    matrix = (square * inverse).applyfunc(lambda entry: _entry(entry, budget))
+    matrix = (square * inverse).applyfunc(lambda entry: _entry(entry, atoms, budget))
     residue = matrix * weights.xreplace(swap) - weights
     if not all(budget.is_zero(entry) for entry in residue):
         raise NotFusible("not-finite-rank", "the change of base point could not be proved", str(matrix))
     return matrix
 
 
-def _entry(entry: Formula, budget: Budget) -> Formula:
-    """As a product of small factors, such as ``(μ - μ')²·exp(m' - m)``, which floating point computes well."""
+def _entry(entry: Formula, atoms: tuple[Symbol, ...], budget: Budget) -> Formula:
+    """In differences of base points, such as ``(μ - μ')²·exp(m' - m)``: floating point computes those well."""
+    shifts = {atom: sympy.Dummy(f"shift_{atom.name}", real=True) for atom in atoms}
+    shifted = budget.expand(entry.xreplace({atom: origin(atom) + shift for atom, shift in shifts.items()}))
+    if not shifted.has(*map(origin, atoms)) and not shifted.has(sympy.sin, sympy.cos):
+        return tidy(sympy.factor(shifted)).xreplace({shift: atom - origin(atom) for atom, shift in shifts.items()})
     if entry.has(sympy.sin, sympy.cos):
         return sympy.trigsimp(budget.expand(entry))
     return tidy(sympy.factor(budget.expand(entry)))

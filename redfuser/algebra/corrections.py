@@ -5,7 +5,8 @@ Before anything was seen the state is the identity, and no correction may put a 
 * a running extremum starts at ∓∞. Where every member of the basis vanishes at that score, its raw previous value is
   used: ``exp(-∞ - m)`` is 0, as it should be; where the raw value isn't finite the correction is 0 outright;
 * otherwise the previous base point is used, and if an exponential of it could overflow, nothing is corrected while
-  the count of elements seen is 0.
+  the count of elements seen is 0;
+* a state that is itself an extremum is left alone while it is the identity: ``-∞ · 0`` is NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sympy
 
 from redfuser.algebra import names
 from redfuser.algebra.analysis import Analysis
-from redfuser.algebra.bases import at_base
+from redfuser.algebra.bases import Needs, at_base
 from redfuser.algebra.printing import Leaves, to_expr
 from redfuser.algebra.separation import origin
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
@@ -28,9 +29,9 @@ from redfuser.expr import Axis, Const, Expr, Load, Tensor, number, op, substitut
 Matrix = tuple[tuple[Expr | None, ...], ...]
 
 
-def corrections(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade) -> Matrix:
+def corrections(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, bases: Needs) -> Matrix:
     """M as expressions, entry by entry; ``None`` where it is 0."""
-    bounded = _vanishing(analysis, elements, cascade)
+    bounded = _vanishing(analysis, elements, cascade, bases)
     raw = _printed(analysis, cascade, bounded)
     if not bounded or all(_finite_at_identity(entry, bounded) for row in raw for entry in row if entry is not None):
         return raw
@@ -41,17 +42,17 @@ def corrections(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade
     return tuple(tuple(None if e is None else _unless(empty, e, 0.0) for e in row) for row in raw)
 
 
-def needs_count(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade) -> bool:
+def needs_count(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, bases: Needs) -> bool:
     """Whether a correction could overflow while the state is still the identity."""
     exponential = any(entry.has(sympy.exp) or _has_power(entry) for entry in analysis.closure.matrix)
     streamed = analysis.streamed_results
-    vanishing = {r.result for r in _vanishing(analysis, elements, cascade)}
+    vanishing = {r.result for r in _vanishing(analysis, elements, cascade, bases)}
     return exponential and not streamed <= vanishing and not _anchored(analysis, vanishing, cascade)
 
 
-def unless_empty(matrix: Matrix, count: Expr) -> Matrix:
-    """The same corrections, but nothing is corrected while the count of elements is 0."""
-    empty = op("eq", names.previous(count), number(0.0, count.dtype))
+def unless_empty(matrix: Matrix, marker: Expr, identity: float) -> Matrix:
+    """The same corrections, but nothing is corrected while ``marker``, a component, is still the identity."""
+    empty = op("eq", names.previous(marker), Const(marker.dtype, identity))
     return tuple(tuple(None if e is None else _unless(empty, e, 1.0) for e in row) for row in matrix)
 
 
@@ -93,10 +94,12 @@ def printed(matrix: sympy.Matrix, leaves: Leaves, dtype: str) -> Matrix:
     )
 
 
-def _vanishing(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade) -> tuple[Reduction, ...]:
+def _vanishing(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, bases: Needs) -> tuple[Reduction, ...]:
     """The streamed extrema whose identity, as the score, makes every element vanish (or be NaN in any case)."""
     streamed = [r for r in cascade.reductions if r.result in analysis.streamed_results]
     extrema = [r for r in streamed if r.combiner in ("max", "min") and "float" in r.result.dtype]
+    # The base of a divisor isn't its running value where that is 0.
+    extrema = [r for r in extrema if r.result not in bases.divided]
     return tuple(r for r in extrema if all(_vanishes(element, r) for element in elements))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sympy
+
 from redfuser.algebra import certificate, witnesses
 from redfuser.algebra.analysis import Analysis, analyse
 from redfuser.algebra.assumptions import signs
@@ -9,47 +11,76 @@ from redfuser.algebra.budget import Budget, NotFusible
 from redfuser.algebra.derivation import Derivation, Proof
 from redfuser.algebra.printing import NotPrintable
 from redfuser.algebra.recurrence import recurrences
+from redfuser.algebra.rounding import BOUND, EXACT, REORDERED
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Tensor
 
 
-def derive_cascade(cascade: Cascade) -> Derivation:
-    """The verdict on ``cascade``; what can't be proved or fails its check is ``resident`` with the reason."""
+def derive_cascade(cascade: Cascade, relaxed: bool = False) -> Derivation:
+    """The verdict on ``cascade``; what can't be proved or fails its check is ``resident`` with the reason.
+
+    Args:
+        relaxed: round against a running scale where there is no exact form.
+    """
     try:
-        analyses = _analyses(cascade)
-        derivation = _derivation(cascade, analyses, certificate.symbolic(analyses))
-        return Derivation(
-            cascade.name,
-            derivation.form,
-            derivation.recurrences,
-            derivation.exactness,
-            (*derivation.proofs, *_checked(cascade)),
-        )
+        return _proved(cascade, EXACT)
     except NotFusible as refusal:
-        return Derivation(cascade.name, "resident", (), "exact", (), refusal.reason)
-
-
-def _analyses(cascade: Cascade) -> tuple[Analysis, ...]:
-    budget, sign = Budget(), signs(cascade)
-    return tuple(analyse(reduction, cascade, sign, budget) for reduction in cascade.reductions)
-
-
-def _derivation(cascade: Cascade, analyses: tuple[Analysis, ...], proofs: tuple[Proof, ...]) -> Derivation:
+        resident = Derivation(cascade.name, "resident", (), EXACT, (), refusal.reason)
+    if not relaxed:
+        return resident
     try:
-        items = recurrences(analyses, cascade, signs(cascade))
+        return _proved(cascade, REORDERED)
+    except NotFusible:
+        # The exact form's obstacle is what the user should read.
+        return resident
+
+
+def _proved(cascade: Cascade, exactness: str) -> Derivation:
+    analyses = _analyses(cascade, exactness)
+    proofs = certificate.symbolic(analyses)
+    if exactness == REORDERED:
+        proofs = (*proofs, Proof(BOUND, "rounding bound"))
+    return _written(cascade, analyses, exactness, (*proofs, *_checked(cascade, exactness)))
+
+
+def _analyses(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
+    budget, sign = Budget(), signs(cascade)
+    return tuple(analyse(r, cascade, sign, budget, exactness == REORDERED) for r in cascade.reductions)
+
+
+def _written(
+    cascade: Cascade, analyses: tuple[Analysis, ...], exactness: str, proofs: tuple[Proof, ...] = ()
+) -> Derivation:
+    try:
+        items = recurrences(analyses, cascade)
     except NotPrintable as reason:
         raise NotFusible("not-printable", "no operator computes a part of the correction", str(reason)) from reason
     form = "rank-1" if all(len(item.state) == 1 for item in items) else "finite-rank"
-    return Derivation(cascade.name, form, items, "exact", proofs)
+    return Derivation(cascade.name, form, items, exactness, proofs)
 
 
-def _checked(cascade: Cascade) -> tuple[Proof, ...]:
+def _checked(cascade: Cascade, exactness: str) -> tuple[Proof, ...]:
     """The float64 check, on the small form of the cascade derived by the same route."""
-    proofs = []
+    proofs: list[Proof] = []
     for length in dict.fromkeys(min(length, cascade.axis.extent) for length in witnesses.LENGTHS):
-        reduced = witnesses.small(cascade, length)
-        analyses = _analyses(reduced)
-        streamed = frozenset[Tensor]().union(*(analysis.streamed_results for analysis in analyses))
-        tensors = witnesses.data(reduced, streamed)
-        proofs.append(certificate.check(reduced, _derivation(reduced, analyses, ()), tensors))
+        small = witnesses.small(cascade, length)
+        analyses = _analyses(small, exactness)
+        tensors = witnesses.data(small, _masked(small, analyses))
+        proofs += certificate.check(small, _written(small, analyses, exactness), tensors)
     return tuple(proofs)
+
+
+def _masked(cascade: Cascade, analyses: tuple[Analysis, ...]) -> frozenset[Tensor]:
+    """Extrema that only enter as ``exp(s - m)``: their scores may be infinite.
+
+    Elsewhere an infinite score makes the unfused cascade compute ``∞ - ∞``, at places where the recurrence need not.
+    """
+    extrema = {r.result for r in cascade.reductions if r.combiner in ("max", "min")}
+    for analysis in analyses:
+        exponential = all(entry == 0 or entry.has(sympy.exp) for entry in analysis.closure.matrix)
+        if not exponential:
+            extrema -= analysis.streamed_results
+        if analysis.separation.transform != "mul":
+            extrema -= analysis.deferred_results
+    streamed = frozenset[Tensor]().union(*(analysis.streamed_results for analysis in analyses))
+    return streamed & extrema

@@ -7,14 +7,11 @@ and of the product with the values is one and the same expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import sympy
 
 from redfuser.algebra import names
 from redfuser.algebra.analysis import Analysis
-from redfuser.algebra.assumptions import Sign
-from redfuser.algebra.bases import at_base, base_of, counted, required
+from redfuser.algebra.bases import Needs, at_base, base_of, counted, needs
 from redfuser.algebra.corrections import Matrix, corrections, needs_count, unless_empty
 from redfuser.algebra.derivation import Component, Recurrence
 from redfuser.algebra.elements import arrange
@@ -22,38 +19,36 @@ from redfuser.algebra.printing import Leaves, times, to_expr
 from redfuser.algebra.separation import Symbol, origin
 from redfuser.algebra.specialise import specialise
 from redfuser.algebra.symbolic import Formula
-from redfuser.cascade.model import Cascade
-from redfuser.expr import Const, Expr, Tensor, cast, number, op
+from redfuser.cascade.model import IDENTITIES, Cascade
+from redfuser.expr import Const, Expr, cast, number, op
 
 
-def recurrences(
-    analyses: tuple[Analysis, ...], cascade: Cascade, sign: Callable[[Expr], Sign]
-) -> tuple[Recurrence, ...]:
+def recurrences(analyses: tuple[Analysis, ...], cascade: Cascade) -> tuple[Recurrence, ...]:
     """The incremental form of every reduction of ``cascade``."""
-    needed = required(analyses)
-    return tuple(_recurrence(analysis, cascade, sign, needed) for analysis in analyses)
+    bases = needs(analyses)
+    return tuple(_recurrence(analysis, cascade, bases) for analysis in analyses)
 
 
-def _recurrence(
-    analysis: Analysis, cascade: Cascade, sign: Callable[[Expr], Sign], needed: frozenset[Tensor]
-) -> Recurrence:
+def _recurrence(analysis: Analysis, cascade: Cascade, bases: Needs) -> Recurrence:
     reduction = analysis.reduction
     elements = _elements(analysis, cascade)
-    matrix: Matrix = corrections(analysis, elements, cascade) if analysis.separation.streamed else ()
+    matrix: Matrix = corrections(analysis, elements, cascade, bases) if analysis.separation.streamed else ()
     count = None
-    if counted(analysis, needed) or (matrix and needs_count(analysis, elements, cascade)):
+    if matrix and reduction.combiner in ("max", "min"):
+        matrix = unless_empty(matrix, names.component(reduction, 0), IDENTITIES[reduction.combiner])
+    elif counted(analysis, bases) or (matrix and needs_count(analysis, elements, cascade, bases)):
         count = names.component(reduction, len(elements))
         one = number(1.0, count.dtype)
         elements = (*elements, one)
         if matrix:
-            matrix = (*((*row, None) for row in unless_empty(matrix, count)), (*(None for _ in matrix), one))
+            matrix = (*((*row, None) for row in unless_empty(matrix, count, 0.0)), (*(None for _ in matrix), one))
     state = tuple(
         Component(names.component(reduction, n).tensor, reduction.combiner, element, matrix[n] if matrix else ())
         for n, element in enumerate(elements)
     )
     base = None
-    if reduction.result in needed:
-        base = base_of(analysis, cascade, sign, count if counted(analysis, needed) else None)
+    if reduction.result in bases.based:
+        base = base_of(analysis, cascade, bases, count if counted(analysis, bases) else None)
     finish = cast(_finish(analysis, cascade), reduction.result.dtype)
     return Recurrence(reduction.result, analysis.separation.transform, state, base, finish)
 
@@ -87,13 +82,22 @@ def _finish(analysis: Analysis, cascade: Cascade) -> Expr:
     leaves: dict[Symbol, Expr] = dict(analysis.reading.leaves)
     for symbol, atom in analysis.streamed.items():
         leaves[origin(symbol)] = at_base(atom, cascade)
+    row = analysis.closure.matrix.row(0)
+    if analysis.reading.integral and _only_extrema(analysis, cascade):
+        # The base is the final value but for a scale of 0, where the graph's integers are 0 rather than NaN.
+        row = row.xreplace({origin(symbol): symbol for symbol in analysis.streamed})
     total: Expr | None = None
-    for place, entry in enumerate(analysis.closure.matrix.row(0)):
+    for place, entry in enumerate(row):
         if entry != 0:
             term = times(names.component(analysis.reduction, place), entry, leaves, dtype)
             total = term if total is None else op("add", total, term)
     assert total is not None
     return _apply(analysis, total, analysis.separation.factor, leaves, dtype)
+
+
+def _only_extrema(analysis: Analysis, cascade: Cascade) -> bool:
+    extrema = {r.result for r in cascade.reductions if r.combiner in ("max", "min")}
+    return analysis.streamed_results <= extrema
 
 
 def _apply(analysis: Analysis, total: Expr, factor: Formula, leaves: Leaves, dtype: str) -> Expr:

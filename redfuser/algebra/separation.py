@@ -157,7 +157,7 @@ def _part(atom: Symbol, reading: Reading, budget: Budget) -> Formula | str | Non
     ratio = _ratio(formula, swap, reading)
     if ratio is None or not _splits(formula, swap, ratio, budget):
         return None
-    if _is_exponential(ratio, atom) and not _is_logarithm(atom, reading):
+    if atom in reading.rounded or (_is_exponential(ratio, atom) and not _is_logarithm(atom, reading)):
         return "streamed"
     valid = []
     for pivot in (sympy.Integer(0), sympy.Integer(1)):

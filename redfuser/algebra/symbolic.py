@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import sympy
 
 from redfuser.algebra.assumptions import Sign
+from redfuser.algebra.rounding import clipped, rounds
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, walk
 
 #: a SymPy expression; SymPy carries no types
@@ -55,6 +56,8 @@ class Reading:
         atoms: values that earlier results determine.
         flags: the same for truth values, as 0 or 1.
         parameters: values that neither determines, among them constants.
+        rounded: symbols inside a rounding or clip that was read as if it weren't there.
+        integral: whether one of those roundings gives an integer, which can't be NaN.
     """
 
     formula: Formula = sympy.S.Zero
@@ -62,6 +65,8 @@ class Reading:
     atoms: dict[sympy.Symbol, Expr] = field(default_factory=dict)
     flags: dict[sympy.Symbol, Expr] = field(default_factory=dict)
     parameters: dict[sympy.Symbol, Expr] = field(default_factory=dict)
+    rounded: set[sympy.Symbol] = field(default_factory=set)
+    integral: bool = False
 
     @property
     def leaves(self) -> dict[sympy.Symbol, Expr]:
@@ -98,15 +103,28 @@ class Kinds:
         return node in self.varying and node in self.depending
 
 
-def read(expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign]) -> Reading:
-    """Read ``expr``, one element of a reduction over ``over`` that may load ``results`` of earlier reductions."""
-    return _Reader(expr, over, results, sign).reading
+def read(
+    expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign], relaxed: bool = False
+) -> Reading:
+    """Read a map as a formula.
+
+    Args:
+        expr: one element of a reduction.
+        over: its axis.
+        results: of earlier reductions, which ``expr`` may load.
+        sign: of the cascade's values.
+        relaxed: read through roundings and clips (see :mod:`redfuser.algebra.rounding`).
+    """
+    return _Reader(expr, over, results, sign, relaxed).reading
 
 
 class _Reader:
-    def __init__(self, expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign]) -> None:
+    def __init__(
+        self, expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign], relaxed: bool
+    ) -> None:
         self.kinds = Kinds.of(expr, over, results)
         self.sign = sign
+        self.relaxed = relaxed
         self.reading = Reading()
         self.symbols: dict[Expr, Formula] = {}
         # The map is defined only where its divisors aren't zero.
@@ -134,8 +152,13 @@ class _Reader:
             condition = self.visit(node.args[0], False)
             chosen, otherwise = (self.visit(arg, False) for arg in node.args[1:])
             return condition * chosen + (1 - condition) * otherwise
+        if self.relaxed and (rounds(node) or clipped(node) is not None):
+            inner = self.visit(clipped(node) or node.args[0], False)
+            self.reading.rounded |= inner.free_symbols
+            self.reading.integral |= "int" in node.dtype
+            return inner
         args = [self.visit(arg, node.name in ("add", "sub")) for arg in node.args]
-        if node.name == "cast" and node.dtype in _FLOATS and node.args[0].dtype in _FLOATS | {"bool"}:
+        if node.name == "cast" and (self.relaxed or not _changes_value(node)):
             return args[0]
         if node.name == "sigmoid":
             return 1 / (1 + sympy.exp(-args[0]))
@@ -155,6 +178,10 @@ class _Reader:
             table[symbol] = node
             self.symbols[node] = symbol
         return self.symbols[node]
+
+
+def _changes_value(node: Op) -> bool:
+    return not (node.dtype in _FLOATS and node.args[0].dtype in _FLOATS | {"bool"})
 
 
 def _small_constant(node: Expr) -> Formula | None:

@@ -107,17 +107,15 @@ def _outermost(expr: Expr) -> tuple[Load, ...]:
     return tuple(node for node in loads(expr) if node not in inner)
 
 
-def data(cascade: Cascade, streamed: frozenset[Tensor]) -> dict[Tensor, Array]:
+def data(cascade: Cascade, masked: frozenset[Tensor]) -> dict[Tensor, Array]:
     """Contents for the inputs of a :func:`small` cascade.
 
     Args:
         cascade: as :func:`small` made it.
-        streamed: results that elements are taken against. What feeds an extremum among them also takes infinities
-            and NaN, as masked scores do.
+        masked: extrema whose scores also take infinities and NaN, as those of a softmax do.
     """
     generator = np.random.default_rng(2026)
-    extrema = [r for r in cascade.reductions if r.combiner in ("max", "min") and r.result in streamed]
-    scores = {node.tensor for r in extrema for node in loads(r.map)}
+    scores = {node.tensor for r in cascade.reductions if r.result in masked for node in loads(r.map)}
     return {tensor: _contents(tensor, generator, tensor in scores) for tensor in cascade.inputs}
 
 

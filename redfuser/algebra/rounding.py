@@ -1,0 +1,54 @@
+"""Rounding against a running scale: the class ``reordered-rounding``, which ``--numerics relaxed`` allows (METHOD §3).
+
+``Σ round(x/s)·w`` with s from the row's abs-max doesn't close, since what is rounded depends on the final s. Read
+without its roundings and clips the map is of rank 1 in s. In the relaxed form every element is rounded against the
+scale of the elements seen so far, and the state is re-based from scale to scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from redfuser.algebra.derivation import Derivation
+from redfuser.cascade.model import Cascade
+from redfuser.expr import Const, Expr, Op, transform
+
+EXACT, REORDERED = "exact", "reordered-rounding"
+
+#: what the report says of the error
+BOUND = (
+    "an element is rounded against the scale of the elements seen so far, not the final one; while the running scale "
+    "never exceeds the final, the sum is off by at most one rounding step at the final scale for each element"
+)
+
+
+def rounds(node: Expr) -> bool:
+    """Whether ``node`` rounds a float to an integer or to a float of 8 bits."""
+    if not isinstance(node, Op):
+        return False
+    if node.name in ("round", "floor", "ceil", "trunc"):
+        return True
+    narrow = "int" in node.dtype or node.dtype.startswith("float8")
+    return node.name == "cast" and narrow and "float" in node.args[0].dtype
+
+
+def clipped(node: Expr) -> Expr | None:
+    """What ``node`` clips at a constant, if it does."""
+    if not isinstance(node, Op) or node.name not in ("max", "min"):
+        return None
+    variable = [arg for arg in node.args if not isinstance(arg, Const)]
+    return variable[0] if len(variable) == 1 else None
+
+
+def unrounded(cascade: Cascade, derivation: Derivation) -> tuple[Cascade, Derivation]:
+    """Both with the roundings taken out: they must agree exactly. Clips stay: they mustn't act on a scaled row."""
+
+    def strip(expr: Expr) -> Expr:
+        return transform(expr, lambda node: node.children[0] if rounds(node) else node)
+
+    reductions = tuple(replace(item, map=strip(item.map)) for item in cascade.reductions)
+    recurrences = tuple(
+        replace(item, state=tuple(replace(part, element=strip(part.element)) for part in item.state))
+        for item in derivation.recurrences
+    )
+    return replace(cascade, reductions=reductions), replace(derivation, recurrences=recurrences)

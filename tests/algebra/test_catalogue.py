@@ -1,0 +1,27 @@
+"""Every cascade of the table gets its verdict, quickly; a fused one carries its certificate."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from redfuser.algebra import derive
+from tests.algebra.catalogue import CASES, Case
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    started = time.perf_counter()
+    derivation = derive(case.build(), case.numerics)
+    elapsed = time.perf_counter() - started
+    found = derivation.obstacle.code if derivation.obstacle else derivation.form
+    assert found == case.verdict, derivation
+    assert elapsed < 2
+    if derivation.incremental:
+        last = derivation.recurrences[-1]
+        counters = sum(str(part.element) == "1" for part in last.state) if case.rank == 1 else 0
+        assert len(last.state) - counters == case.rank, last
+        assert any(proof.by == "float64" for proof in derivation.proofs)
+    else:
+        assert derivation.obstacle is not None and derivation.obstacle.witness
