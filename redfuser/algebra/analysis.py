@@ -61,11 +61,10 @@ def analyse(
     Raises:
         NotFusible: it hasn't, or the proof wasn't found in the budget.
     """
-    results = frozenset(other.result for other in cascade.reductions)
     if not cascade.dependencies(reduction):
         return _plain(reduction)
     expr = hoist(reduction.map, cascade)
-    reading = read(expr, cascade.axis, results, sign, relaxed)
+    reading = read(expr, cascade, sign, relaxed)
     separation = separate(reading, expr, reduction.combiner, budget)
     if separation.entangled:
         closure = close(separation.core, separation.streamed, reading, budget)

@@ -25,10 +25,12 @@ class Needs:
     Args:
         based: results that need one: those some later map streams, and what their own bases are made of.
         divided: results that a map divides by, or takes the logarithm of: their base isn't 0.
+        compared: results that maps only compare with: their base is the running value, infinite or not.
     """
 
     based: frozenset[Tensor]
     divided: frozenset[Tensor]
+    compared: frozenset[Tensor]
 
 
 def needs(analyses: tuple[Analysis, ...]) -> Needs:
@@ -41,7 +43,10 @@ def needs(analyses: tuple[Analysis, ...]) -> Needs:
     nodes = {node for analysis in analyses for node in walk(analysis.map) if isinstance(node, Op)}
     operands = [node.args[-1] for node in nodes if node.name in _SINGULAR_AT_ZERO]
     operands += [node.args[0] for node in nodes if node.name == "pow"]
-    return Needs(frozenset(needed), frozenset(tensor for operand in operands for tensor in _factors(operand)))
+    divided = frozenset(tensor for operand in operands for tensor in _factors(operand))
+    computed = {a for node in nodes if node.name != "eq" for a in node.args if isinstance(a, Load)}
+    compared = frozenset(needed) - {node.tensor for node in computed}
+    return Needs(frozenset(needed), divided, compared)
 
 
 def _factors(expr: Expr) -> frozenset[Tensor]:
@@ -76,7 +81,7 @@ def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | No
     reduction = analysis.reduction
     divided = reduction.result in needs.divided
     if reduction.combiner in ("max", "min"):
-        return _bounded(reduction, divided)
+        return reduction.value if reduction.result in needs.compared else _bounded(reduction, divided)
     estimate: Expr = names.component(reduction, 0)
     dtype = estimate.dtype
     if count is not None:

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 
 import sympy
 
-from redfuser.algebra.symbolic import Formula
+from redfuser.algebra.symbolic import LIMIT, Formula
 from redfuser.expr import Const, Expr, cast, number, op
 
 Leaves = Mapping[sympy.Symbol, Expr]
 
 _FUNCTIONS = {
-    sympy.exp: "exp",
     sympy.log: "log",
     sympy.Abs: "abs",
     **{getattr(sympy, name): name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
@@ -48,6 +47,8 @@ def to_expr(formula: Formula, leaves: Leaves, dtype: str) -> Expr:
         return _sum(formula, leaves, dtype)
     if isinstance(formula, sympy.Mul | sympy.Pow):
         return times(None, formula, leaves, dtype)
+    if isinstance(formula, sympy.exp):
+        return _exponential(formula.args[0], leaves, dtype)
     name = _FUNCTIONS.get(type(formula))
     if name is None:
         raise NotPrintable(str(formula))
@@ -85,9 +86,19 @@ def _turn_round(coefficient: Formula, factors: tuple[Formula, ...]) -> tuple[For
     return coefficient, factors
 
 
+def _exponential(exponent: Formula, leaves: Leaves, dtype: str) -> Expr:
+    if not exponent.has(LIMIT):
+        return op("exp", to_expr(exponent, leaves, dtype))
+    gap = sympy.expand(exponent).coeff(LIMIT)
+    upper, lower = (sum(t for t in gap.as_ordered_terms() if t.could_extract_minus_sign() == minus) for minus in (0, 1))
+    same = cast(op("eq", to_expr(sympy.S(upper), leaves, dtype), to_expr(-sympy.S(lower), leaves, dtype)), dtype)
+    rest = sympy.expand(exponent - gap * LIMIT)
+    return same if rest == 0 else op("mul", same, op("exp", to_expr(rest, leaves, dtype)))
+
+
 def _power(base: Formula, exponent: Formula, leaves: Leaves, dtype: str) -> Expr:
     if base is sympy.E:
-        return op("exp", to_expr(exponent, leaves, dtype))
+        return _exponential(exponent, leaves, dtype)
     if base == 2 and not exponent.is_Number:
         return op("exp2", to_expr(exponent, leaves, dtype))
     value = to_expr(base, leaves, dtype)

@@ -5,8 +5,10 @@ one opaque *element* symbol, each largest one that only earlier results determin
 and what neither determines is a *parameter*. Only the operators that mix elements with earlier results
 are interpreted, so masks, casts, soft-caps and index arithmetic inside a score never reach SymPy.
 
-Casts between float types are the identity of real arithmetic. Rounding, comparisons and other operators
-without algebraic laws stay uninterpreted functions: nothing can be proved through them.
+Casts between float types are the identity of real arithmetic. The indicator ``[x = m]`` of a running maximum is read
+as the limit of ``exp(K(x - m))`` for large K, which has its algebra: no x seen is above m, so it re-bases by
+``[m = m']``. Rounding, other comparisons and other operators without algebraic laws stay uninterpreted functions:
+nothing can be proved through them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sympy
 
 from redfuser.algebra.assumptions import Sign
 from redfuser.algebra.rounding import clipped, rounds
+from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, walk
 
 #: a SymPy expression; SymPy carries no types
@@ -42,6 +45,8 @@ _NAMED: dict[str, Callable[..., Formula]] = {
     **{name: getattr(sympy, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
 }
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+#: ``exp(LIMIT·(a - b))`` stands for the truth value of ``a = b`` where a is never above b
+LIMIT = sympy.Symbol("K", positive=True)
 #: constants with a larger denominator are symbols: exact, but without long integers in every step
 _SMALL = 1024
 
@@ -103,26 +108,22 @@ class Kinds:
         return node in self.varying and node in self.depending
 
 
-def read(
-    expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign], relaxed: bool = False
-) -> Reading:
+def read(expr: Expr, cascade: Cascade, sign: Callable[[Expr], Sign], relaxed: bool = False) -> Reading:
     """Read a map as a formula.
 
     Args:
-        expr: one element of a reduction.
-        over: its axis.
-        results: of earlier reductions, which ``expr`` may load.
+        expr: one element of a reduction of ``cascade``.
+        cascade: whose results ``expr`` may load.
         sign: of the cascade's values.
         relaxed: read through roundings and clips (see :mod:`redfuser.algebra.rounding`).
     """
-    return _Reader(expr, over, results, sign, relaxed).reading
+    return _Reader(expr, cascade, sign, relaxed).reading
 
 
 class _Reader:
-    def __init__(
-        self, expr: Expr, over: Axis, results: frozenset[Tensor], sign: Callable[[Expr], Sign], relaxed: bool
-    ) -> None:
-        self.kinds = Kinds.of(expr, over, results)
+    def __init__(self, expr: Expr, cascade: Cascade, sign: Callable[[Expr], Sign], relaxed: bool) -> None:
+        self.kinds = Kinds.of(expr, cascade.axis, frozenset(r.result for r in cascade.reductions))
+        self.extrema = {(r.value, r.map): r.combiner for r in cascade.reductions if r.combiner in ("max", "min")}
         self.sign = sign
         self.relaxed = relaxed
         self.reading = Reading()
@@ -158,6 +159,8 @@ class _Reader:
             self.reading.integral |= "int" in node.dtype
             return inner
         args = [self.visit(arg, node.name in ("add", "sub")) for arg in node.args]
+        if node.name == "eq" and (sides := self.extremum(*node.args)) is not None:
+            return sympy.exp(LIMIT * (self.visit(sides[0], False) - self.visit(sides[1], False)))
         if node.name == "cast" and (self.relaxed or not _changes_value(node)):
             return args[0]
         if node.name == "sigmoid":
@@ -165,6 +168,14 @@ class _Reader:
         if node.name in _NAMED:
             return _NAMED[node.name](*args)
         return sympy.Function(node.name, real=True)(*args)
+
+    def extremum(self, left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
+        """(lower, upper) if one side is the maximum or minimum of the other."""
+        for bound, element in ((left, right), (right, left)):
+            combiner = self.extrema.get((bound, element))
+            if combiner is not None:
+                return (element, bound) if combiner == "max" else (bound, element)
+        return None
 
     def opaque(self, name: str, node: Expr) -> Formula:
         return sympy.Function(name, real=True)(*(self.visit(child, False) for child in node.children))
