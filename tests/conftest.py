@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from redfuser.artifact.contents import CompiledModule
+from redfuser.artifact.write import write_artifact
+from redfuser.options import CompileOptions
 from redfuser.reason import Reason
 from redfuser.report.value import (
     CascadeEntry,
@@ -22,6 +26,18 @@ from redfuser.report.value import (
     Traffic,
 )
 from redfuser.signature import TensorSpec
+from tests.golden import Golden
+from redfuser.targets import load_target
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate-goldens", action="store_true", help="write tests/goldens instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares texts with the files under ``tests/goldens``."""
+    return Golden(bool(request.config.getoption("--regenerate-goldens")))
 
 
 @pytest.fixture
@@ -90,3 +106,47 @@ def report(fused_entry: CascadeEntry, missed_entry: CascadeEntry) -> FusionRepor
         target=TargetInfo("cpu-avx2", "cpu", "x86-64-v3", (), 4),
         cascades=(fused_entry, missed_entry),
     )
+
+
+def write_doubling_module(path: Path) -> None:
+    """``double = x + x`` and ``same = n``, by TVM alone."""
+    import tvm
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
+    n = relax.Var("n", relax.TensorStructInfo((), "int64"))
+    with builder.function("main", [x, n]):
+        total = builder.emit(relax.op.add(x, x))
+        builder.emit_func_output(relax.Tuple([total, n]))
+    target = tvm.target.Target(load_target("cpu-x86-64").llvm())
+    tvm.relax.build(relax.transform.LegalizeOps()(builder.get()), target).export_library(str(path))
+
+
+@pytest.fixture(scope="session")
+def doubling_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ONNX file of :func:`write_doubling_module`'s function."""
+    from onnx import TensorProto, helper
+
+    x, n = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("n", 7, [])
+    outputs = [helper.make_tensor_value_info("double", 1, [2, 3]), helper.make_tensor_value_info("same", 7, [])]
+    nodes = [helper.make_node("Add", ["x", "x"], ["double"]), helper.make_node("Identity", ["n"], ["same"])]
+    graph = helper.make_graph(nodes, "doubling", [x, n], outputs)
+    path = tmp_path_factory.mktemp("model") / "doubling.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.fixture(scope="session")
+def artifact(doubling_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A module with two inputs and two outputs, written as an artifact."""
+    output = tmp_path_factory.mktemp("artifact") / "doubling.redfuser"
+    target = load_target("cpu-x86-64")
+    digest = hashlib.sha256(doubling_model.read_bytes()).hexdigest()
+    report = FusionReport(ModelInfo("doubling.onnx", digest, 18, 2), TargetInfo(target.name, "cpu", "x86-64"), ())
+    inputs = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))
+    outputs = (TensorSpec("double", (2, 3), "float32"), TensorSpec("same", (), "int64"))
+    compiled = CompiledModule(report, (), write_doubling_module, inputs, outputs, "")
+    write_artifact(compiled, CompileOptions(target), output)
+    return output
