@@ -33,7 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
         VerificationError: a file has changed, or the model is another one.
     """
     from redfuser.artifact.verify import verify_files
-    from redfuser.records import encode
     from redfuser.verification import compare_with_oracle
 
     with progress(arguments) as shown:
@@ -45,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
             outputs = compare_with_oracle(arguments.artifact, arguments.model, feeds, arguments.threads, shown)
     passed = all(output.accuracy.passed for output in outputs)
     if arguments.format == "json":
-        data = {"files": len(manifest.files), "outputs": encode(outputs), "passed": passed}
-        print_json({"schema": "redfuser.verify/1", **data})
+        compared = [output.as_data() for output in outputs]
+        print_json({"schema": "redfuser.verify/1", "files": len(manifest.files), "outputs": compared, "passed": passed})
     else:
         print(f"{len(manifest.files)} files match the manifest")
         for output in outputs:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import VerificationError
 from redfuser.options import Progress
@@ -22,6 +23,12 @@ class OutputAccuracy:
 
     name: str
     accuracy: Accuracy
+
+    def as_data(self) -> dict[str, Any]:
+        """JSON-ready data; null where an error is infinite, as with a wrong shape."""
+        figures = {f.name: getattr(self.accuracy, f.name) for f in fields(self.accuracy)}
+        infinite = {name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)}
+        return {"name": self.name, **{name: None if name in infinite else value for name, value in figures.items()}}
 
     def __str__(self) -> str:
         return f"{self.name}: {self.accuracy}"

@@ -8,42 +8,13 @@ import numpy as np
 import pytest
 
 import redfuser
-from redfuser.artifact.contents import CompiledModule
 from redfuser.artifact.load import THREADS_VARIABLES, check_feeds, check_processor
-from redfuser.artifact.write import write_artifact
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
-from redfuser.options import CompileOptions
-from redfuser.report.value import FusionReport, ModelInfo, TargetInfo
+from redfuser.report.value import TargetInfo
 from redfuser.signature import TensorSpec
-from redfuser.targets import load_target
 
 SPECS = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))
-
-
-def write_module(path: Path) -> None:
-    import tvm
-    from tvm import relax
-
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((2, 3), "float32"))
-    n = relax.Var("n", relax.TensorStructInfo((), "int64"))
-    with builder.function("main", [x, n]):
-        total = builder.emit(relax.op.add(x, x))
-        builder.emit_func_output(relax.Tuple([total, n]))
-    target = tvm.target.Target(load_target("cpu-x86-64").llvm())
-    tvm.relax.build(relax.transform.LegalizeOps()(builder.get()), target).export_library(str(path))
-
-
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A module with two inputs and two outputs, written as an artifact."""
-    output = tmp_path_factory.mktemp("load") / "a"
-    target = load_target("cpu-x86-64")
-    report = FusionReport(ModelInfo("m.onnx", "0" * 64, 18, 1), TargetInfo(target.name, "cpu", "x86-64"), ())
-    outputs = (TensorSpec("double", (2, 3), "float32"), TensorSpec("same", (), "int64"))
-    write_artifact(CompiledModule(report, (), write_module, SPECS, outputs, ""), CompileOptions(target), output)
-    return output
 
 
 def test_a_loaded_module_runs(artifact: Path) -> None:
