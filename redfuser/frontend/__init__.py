@@ -2,6 +2,6 @@
 
 from redfuser.frontend.loader import load_model
 from redfuser.frontend.lowering import LoweredModel, lower
-from redfuser.frontend.model import LoadLimits, OnnxModel, TensorSpec
+from redfuser.frontend.model import LoadLimits, OnnxModel
 
-__all__ = ["LoadLimits", "LoweredModel", "OnnxModel", "TensorSpec", "load_model", "lower"]
+__all__ = ["LoadLimits", "LoweredModel", "OnnxModel", "load_model", "lower"]

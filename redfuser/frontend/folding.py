@@ -159,7 +159,7 @@ class _Folder:
 
     def _is_constant(self, name: str) -> bool:
         """Missing, constant, or empty: a tensor without elements is as good as known."""
-        return not name or name in self.constants or (self.shape(name) is not None and 0 in self.shape(name))
+        return not name or name in self.constants or 0 in (self.shape(name) or ())
 
     def _value(self, name: str) -> numpy.ndarray:
         import numpy
@@ -168,7 +168,7 @@ class _Folder:
         if name in self.constants:
             return numpy_helper.to_array(self.constants[name])
         dtype = helper.tensor_dtype_to_np_dtype(self.types[name].tensor_type.elem_type)
-        return numpy.zeros(self.shape(name), dtype)
+        return numpy.zeros(self.shape(name) or (), dtype)
 
     def _evaluate_shape(self, node: NodeProto) -> list[TensorProto] | None:
         import numpy
@@ -183,6 +183,8 @@ class _Folder:
 
     def _affordable(self, node: NodeProto) -> bool:
         """Whether the outputs are known to be small; TVM has no constants without elements."""
+        if node.op_type == "Constant":
+            return True
         inputs = [self.constants[name] for name in node.input if name in self.constants]
         largest = max([_bytes(t.data_type, _count(t.dims)) for t in inputs], default=0)
         if node.op_type in _BOUNDED:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redfuser.frontend.model import OnnxModel, TensorSpec
+from redfuser.frontend.model import OnnxModel
 from redfuser.frontend.normalise import normalise
 from redfuser.frontend.shapes import make_static
+from redfuser.signature import TensorSpec
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -1,4 +1,4 @@
-"""The values of the frontend: a loaded ONNX model and a tensor's specification. No TVM, no onnx at import."""
+"""A loaded ONNX model and the limits it was loaded under. No onnx at import."""
 
 from __future__ import annotations
 
@@ -58,24 +58,6 @@ class OnnxModel:
             f"{self.path.name}: opset {self.opset}, {len(self.proto.graph.node)} nodes, "
             f"{self.size / MIB:.1f} MiB, sha256 {self.digest}"
         )
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """An input or output of the model.
-
-    Args:
-        name: its name in the ONNX file, for people and feeds; never used as an identifier.
-        shape: static extents.
-        dtype: NumPy-style name.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def __str__(self) -> str:
-        return f"{self.name!r}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 def opset_of(proto: ModelProto) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.folding import fold_constants
 from redfuser.frontend.model import opset_of
 
 if TYPE_CHECKING:
+    import numpy
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+    Array = numpy.ndarray[Any, Any]
 
 #: Older models are converted to this operator set; newer ones are kept.
 OPSET = 17
@@ -101,15 +104,15 @@ def _make_indices_positive(graph: GraphProto) -> None:
             node.input[1] = name
 
 
-def _extents(node: NodeProto, indices: object, shape: tuple[int, ...]) -> object:
+def _extents(node: NodeProto, indices: Array, shape: tuple[int, ...]) -> Array:
     """What each index is counted against, broadcastable to the indices."""
     import numpy
 
     attributes = {a.name: a.i for a in node.attribute}
     if node.op_type != "GatherND":
-        return numpy.int64(shape[attributes.get("axis", 0)])
+        return numpy.array(shape[attributes.get("axis", 0)], numpy.int64)
     first = attributes.get("batch_dims", 0)
-    width = indices.shape[-1]  # type: ignore[attr-defined]
+    width = indices.shape[-1]
     return numpy.array(shape[first : first + width], numpy.int64)
 
 

@@ -68,9 +68,9 @@ def _bind_names(
         if value.type.tensor_type.HasField("shape") and len(_symbols(value)) != len(shape):
             raise UsageError(f"--shape {name}: the model's input has rank {len(_symbols(value))}, not {len(shape)}")
         for symbol, extent in zip(_symbols(value), shape, strict=False):
-            known = extents.setdefault(symbol, extent) if symbol else extent
-            if known != extent:
-                raise UsageError(f"--shape {name}: dimension '{symbol}' is {extent} here and {known} elsewhere")
+            bound = extents.setdefault(symbol, extent) if symbol else extent
+            if bound != extent:
+                raise UsageError(f"--shape {name}: dimension '{symbol}' is {extent} here and {bound} elsewhere")
     return extents
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax import op as R
 
@@ -89,19 +90,34 @@ def _bias(
 ) -> tuple[relax.Expr | None, bool]:
     """What is added to the scores (None for nothing), and whether it may hide every key of a row."""
     dtype = dtype_of(scores)
-    terms = []
-    if mask is not None:
-        terms.append(_additive_mask(bb, mask, shape_of(scores)[3], dtype))
+    queries, keys = shape_of(scores)[2:]
     left, right = attributes.get("left_window_size", -1), attributes.get("right_window_size", -1)
     if attributes.get("is_causal", 0):
         right = 0
+    hides_rows = valid is not None or (left >= 0 and queries + past > keys)
+    terms = []
+    if isinstance(mask, relax.Constant):
+        table = _additive_table(mask.data.numpy(), keys, dtype)
+        hides_rows |= bool(np.isneginf(table).all(axis=-1).any()) or (right >= 0 and bool(np.isneginf(table).any()))
+        mask = relax.const(table, dtype) if table.any() else None
+    elif mask is not None:
+        hides_rows = True
+        mask = _additive_mask(bb, mask, keys, dtype)
+    if mask is not None:
+        terms.append(mask)
     if (left, right) != (-1, -1) or valid is not None:
         terms.append(_position_bias(bb, scores, valid, past, left, right))
     if not terms:
         return None, False
-    own_key_exists = shape_of(scores)[2] + past <= shape_of(scores)[3]
-    hides_rows = mask is not None or valid is not None or (left >= 0 and not own_key_exists)
     return (terms[0] if len(terms) == 1 else bb.emit(R.add(*terms))), hides_rows
+
+
+def _additive_table(mask: np.ndarray, keys: int, dtype: str) -> np.ndarray:
+    """:func:`_additive_mask` of a constant."""
+    table = np.where(mask, 0, -math.inf) if mask.dtype == np.bool_ else mask
+    missing = keys - table.shape[-1]
+    padded = np.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, max(missing, 0))], constant_values=-math.inf)
+    return padded.astype(dtype)
 
 
 def _additive_mask(bb: relax.BlockBuilder, mask: relax.Expr, keys: int, dtype: str) -> relax.Expr:

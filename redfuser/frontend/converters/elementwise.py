@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from tvm import relax, te, tirx
 from tvm.relax import op as R
@@ -14,9 +13,9 @@ from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, op
 def convert_clip(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """Clip. NaN stays NaN (TVM's maximum would drop it); a bound that is NaN is none."""
     data, low, high = inputs[0], optional(inputs, 1), optional(inputs, 2)
-    bounds = [_scalar(low), _scalar(high)]
-    if None not in bounds:
-        return _clip_to_numbers(bb, data, bounds)
+    lowest, highest = _scalar(low), _scalar(high)
+    if lowest is not None and highest is not None:
+        return _clip_to_numbers(bb, data, lowest, highest)
     value = data
     if low is not None:
         value = bb.emit(R.where(bb.emit(R.less(value, low)), low, value))
@@ -32,9 +31,8 @@ def _scalar(bound: relax.Expr | None) -> float | None:
     return bound.data.numpy().reshape(-1)[0].item() if isinstance(bound, relax.Constant) else None
 
 
-def _clip_to_numbers(bb: relax.BlockBuilder, data: relax.Expr, bounds: Sequence[float]) -> relax.Expr:
+def _clip_to_numbers(bb: relax.BlockBuilder, data: relax.Expr, low: float, high: float) -> relax.Expr:
     dtype = dtype_of(data)
-    low, high = bounds
     low = min(low, high)  # the upper bound is applied last; min keeps ``low`` if ``high`` is NaN
 
     def clip(tensor: te.Tensor) -> te.Tensor:

@@ -12,6 +12,7 @@ from tvm.relax import op as R
 from redfuser.frontend.converters.common import (
     Attributes,
     Inputs,
+    constant,
     dtype_of,
     optional,
     output_count,
@@ -60,10 +61,11 @@ def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
     """BatchNormalization of inference: ``x·factor + shift``, both folded from constants in float64."""
     if attributes.get("training_mode", 0) or output_count(attributes) > 1:
         raise ValueError("training mode is not supported")
-    if not all(isinstance(value, relax.Constant) for value in inputs[1:5]):
-        raise ValueError("scale, bias, mean and variance must be constants")
     data = inputs[0]
-    scale, bias, mean, variance = (value.data.numpy().astype(np.float64) for value in inputs[1:5])
+    names = ("scale", "bias", "mean", "variance")
+    scale, bias, mean, variance = (
+        constant(value, name).astype(np.float64) for name, value in zip(names, inputs[1:5], strict=True)
+    )
     factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
     shape = (-1, *[1] * (len(shape_of(data)) - 2))
     scaled = bb.emit(R.multiply(data, relax.const(factor.reshape(shape), dtype_of(data))))

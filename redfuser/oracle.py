@@ -1,0 +1,221 @@
+"""What a model's outputs should be: the graph in float64, ONNX Runtime's results, and inputs to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from redfuser.errors import MissingToolError, VerificationError
+from redfuser.signature import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+    Values = dict[str, Array]
+
+
+def run_onnxruntime(proto: ModelProto, feeds: Mapping[str, Array], threads: int | None) -> Values:
+    """All outputs by ONNX Runtime on the CPU, in the model's own precision.
+
+    Raises:
+        MissingToolError: onnxruntime isn't installed.
+        VerificationError: it cannot run this model.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingToolError("onnxruntime is not installed", "pip install onnxruntime") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    options.log_severity_level = 4
+    names = [output.name for output in proto.graph.output]
+    try:
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    except Exception as error:  # its exceptions share no base class
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise VerificationError(f"ONNX Runtime cannot run this model: {reason}") from error
+
+
+def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
+    """All outputs of the graph as written, every floating-point value of 16 bits and more in float64.
+
+    Node by node: ONNX Runtime where it has a kernel for float64, else ONNX's reference implementation.
+
+    Raises:
+        VerificationError: neither can run some node; it is named.
+    """
+    import onnx.inliner
+
+    model = onnx.ModelProto()
+    model.CopyFrom(onnx.inliner.inline_local_functions(proto) if proto.functions else proto)
+    _widen_graph(model.graph)
+    values = {name: _widened(array) for name, array in feeds.items()}
+    values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        values.update(_run_node(model, node, values))
+    return {output.name: values[output.name] for output in model.graph.output}
+
+
+def _widened(array: Array) -> Array:
+    """Floating point as float64; other types, 8-bit floats included, unchanged."""
+    import numpy as np
+
+    return array.astype(np.float64) if str(array.dtype) in ("float16", "bfloat16", "float32") else array
+
+
+def _widen_graph(graph: GraphProto) -> None:
+    """Constants, casts and subgraphs in float64; what was inferred about types is dropped."""
+    import onnx
+
+    del graph.value_info[:]
+    for tensor in graph.initializer:
+        wide = _widened(onnx.numpy_helper.to_array(tensor))
+        tensor.CopyFrom(onnx.numpy_helper.from_array(wide, tensor.name))
+    for value in [*graph.input, *graph.output]:
+        if _is_narrow(value.type.tensor_type.elem_type):
+            value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    for node in graph.node:
+        attributes = list(_widen_attributes(node))
+        del node.attribute[:]
+        node.attribute.extend(attributes)
+
+
+def _is_narrow(element_type: int) -> bool:
+    from onnx import TensorProto
+
+    return element_type in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+def _widen_attributes(node: NodeProto) -> Iterator[AttributeProto]:
+    """The node's attributes, rewritten; how precisely to compute is no longer asked for."""
+    import numpy as np
+    import onnx
+
+    for attribute in node.attribute:
+        if attribute.name == "softmax_precision":
+            continue
+        if attribute.name in ("to", "dtype") and _is_narrow(attribute.i):
+            attribute.i = onnx.TensorProto.DOUBLE
+        elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
+            number = np.array(onnx.helper.get_attribute_value(attribute), np.float64)
+            attribute = onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(number))
+        elif attribute.HasField("t"):
+            attribute.t.CopyFrom(onnx.numpy_helper.from_array(_widened(onnx.numpy_helper.to_array(attribute.t))))
+        elif attribute.HasField("g"):
+            _widen_graph(attribute.g)
+        yield attribute
+    if node.op_type == "ConstantOfShape" and not node.attribute:
+        yield onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(np.zeros(1)))
+
+
+def _run_node(model: ModelProto, node: NodeProto, values: Values) -> Values:
+    import numpy as np
+    from onnx import helper
+
+    reads = [name for name in dict.fromkeys(_reads(node)) if name in values]
+    feeds = {name: values[name] for name in reads}
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in feeds.items()
+    ]
+    names = [name for name in node.output if name]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in names]
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    single = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
+    with np.errstate(all="ignore"):
+        results = _by_onnxruntime(single, feeds) or _by_reference(single, feeds)
+    return {name: _widened(np.asarray(result)) for name, result in zip(names, results, strict=True)}
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    """Every name a node may read, those of its subgraphs included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from (output.name for output in attribute.g.output)
+            for inner in attribute.g.node:
+                yield from _reads(inner)
+
+
+def _by_onnxruntime(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array] | None:
+    """None where ONNX Runtime is missing, or has no kernel for these types."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        content = single.SerializeToString()
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    except Exception:  # its exceptions share no base class; the reference implementation is next
+        return None
+
+
+def _by_reference(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array]:
+    from onnx.reference import ReferenceEvaluator
+
+    node = single.graph.node[0]
+    try:
+        return ReferenceEvaluator(single, new_ops=_double_operators()).run(None, dict(feeds))
+    except Exception as error:  # operators raise whatever comes to hand
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise VerificationError(
+            f"node '{node.name}' ({node.op_type}) cannot be computed in float64: {reason}"
+        ) from error
+
+
+def _double_operators() -> list[type]:
+    """Operators whose reference implementation rounds to float32 inside."""
+    import math
+
+    import numpy as np
+    from onnx.reference.op_run import OpRun
+
+    class Erf(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (np.vectorize(math.erf, otypes=[np.float64])(x),)
+
+    class DynamicQuantizeLinear(OpRun):
+        def _run(self, x: Array) -> tuple[Array, Array, Array]:
+            low, high = min(x.min(), 0.0), max(x.max(), 0.0)
+            scale = (high - low) / 255 or 1.0
+            zero = np.clip(np.rint(-low / scale), 0, 255)
+            return (np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.array(scale), zero.astype(np.uint8))
+
+    return [Erf, DynamicQuantizeLinear]
+
+
+def random_inputs(specs: Sequence[TensorSpec], seed: int) -> Values:
+    """Plausible inputs: standard normal floats, small ids, masks of ones that end in zeros.
+
+    Integers are told apart by name: masks, positions, token types, else ids in ``[0, 32)``.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    return {spec.name: _random(spec, generator) for spec in specs}
+
+
+def _random(spec: TensorSpec, generator: np.random.Generator) -> Array:
+    import numpy as np
+
+    from redfuser.evaluate import numpy_dtype
+
+    dtype = numpy_dtype(spec.dtype)
+    name = spec.name.lower()
+    length = spec.shape[-1] if spec.shape else 1
+    if "mask" in name:
+        ends = generator.integers((length + 1) // 2, length + 1, (*spec.shape[:-1], 1))
+        return (np.arange(length) < ends).reshape(spec.shape).astype(dtype)
+    if dtype == np.bool_:
+        return generator.integers(0, 2, spec.shape).astype(dtype)
+    if dtype.kind in "iu":
+        if "position" in name:
+            return np.broadcast_to(np.arange(length), spec.shape).astype(dtype)
+        return generator.integers(0, 2 if "type" in name or "segment" in name else 32, spec.shape).astype(dtype)
+    return generator.standard_normal(spec.shape).astype(dtype)
