@@ -43,8 +43,9 @@ class Coverage:
         """
         if len(store.indices) != len(store.tensor.shape):
             return "one index for each dimension is needed"
+        splitting = {a for stream in self.streams for a in axes_of(stream.start) | axes_of(stream.stop)}
         for tile in self.grid:
-            if tile.count > 1 and tile.axis not in store.axes:
+            if tile.count > 1 and tile.axis not in store.axes and tile.axis not in splitting:
                 return f"every block along {tile.axis.name} stores the same elements"
         for stream in self.streams:
             if stream.axis not in store.axes:

@@ -71,7 +71,7 @@ class _PhaseChecker:
             if buffer.tensor in self.buffers or len(set(buffer.axes)) != len(buffer.axes):
                 raise TileError(buffer, "declared twice, or has an axis twice")
             if len(buffer.tensor.shape) != len(buffer.axes):
-                raise TileError(buffer, "a buffer has one extent for each axis")
+                raise TileError(buffer.tensor, "a buffer has one extent for each axis")
             self.buffers[buffer.tensor] = buffer
         self._body(self.phase.body)
 
