@@ -11,17 +11,17 @@ from redfuser.tile import Schedule, TileError, TileProgram, verify
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, Tile
 from tests.tile.build import STRATEGIES, Attention, Rows, program, tensor, value
 
-I, J, D = axis("i", 6), axis("j", 8), axis("d", 3)
-X, Q, K = tensor("x", I, J), tensor("q", I, D), tensor("k", J, D)
-Y, Z = tensor("y", I), tensor("z", I, J)
-SUM = Buffer(Tensor("s", (2,), "float32"), (I,))
-CELL = Buffer(Tensor("c", (2, 4), "float32"), (I, J))
-WHOLE = Buffer(Tensor("w", (2, 8), "float32"), (I, J))
+R, J, D = axis("i", 6), axis("j", 8), axis("d", 3)
+X, Q, K = tensor("x", R, J), tensor("q", R, D), tensor("k", J, D)
+Y, Z = tensor("y", R), tensor("z", R, J)
+SUM = Buffer(Tensor("s", (2,), "float32"), (R,))
+CELL = Buffer(Tensor("c", (2, 4), "float32"), (R, J))
+WHOLE = Buffer(Tensor("w", (2, 8), "float32"), (R, J))
 
 
 def make(*body: Statement, buffers: tuple[Buffer, ...] = (SUM, CELL, WHOLE), out: Tensor = Y) -> TileProgram:
     """One phase over tiles of two rows."""
-    phase = Phase((Tile(I, 2),), buffers, body)
+    phase = Phase((Tile(R, 2),), buffers, body)
     return TileProgram("p", (X, Q, K), (out,), (), (phase,), Schedule("single-segment"))
 
 
@@ -34,10 +34,10 @@ def at(tensor: Tensor, *axes: Expr) -> Expr:
 
 
 CLEAR = Fill(SUM, 0)
-ADD = Reduce(SUM, "sum", at(X, I, J), J)
-WRITE = Store(Y, (I,), (I,), SUM.value)
-PRODUCT = Contract(CELL, at(Q, I, D), at(K, J, D), D)
-WRITE_CELL = Store(Z, (I, J), (I, J), CELL.value)
+ADD = Reduce(SUM, "sum", at(X, R, J), J)
+WRITE = Store(Y, (R,), (R,), SUM.value)
+PRODUCT = Contract(CELL, at(Q, R, D), at(K, J, D), D)
+WRITE_CELL = Store(Z, (R, J), (R, J), CELL.value)
 
 
 def refuses(made: TileProgram, rule: str) -> None:
@@ -48,7 +48,7 @@ def refuses(made: TileProgram, rule: str) -> None:
 def test_accepts_streams_products_and_whole_buffers() -> None:
     verify(make(CLEAR, stream(ADD), WRITE))
     verify(make(stream(Fill(CELL, 0), PRODUCT, WRITE_CELL), out=Z))
-    verify(make(stream(Map(WHOLE, at(X, I, J))), CLEAR, stream(Reduce(SUM, "sum", WHOLE.value, J)), WRITE))
+    verify(make(stream(Map(WHOLE, at(X, R, J))), CLEAR, stream(Reduce(SUM, "sum", WHOLE.value, J)), WRITE))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -60,25 +60,25 @@ def test_accepts_what_strategies_build(strategy: str) -> None:
 def test_buffers_are_declared_with_the_tile_shape() -> None:
     refuses(make(CLEAR, stream(ADD), WRITE, buffers=()), "not declared")
     refuses(make(CLEAR, stream(ADD), WRITE, buffers=(SUM, SUM)), "declared twice")
-    long = Buffer(Tensor("s", (3,), "float32"), (I,))
-    refuses(make(Fill(long, 0), Store(Y, (I,), (I,), long.value), buffers=(long,)), "3 points of i")
-    flat = Buffer(Tensor("s", (2, 1), "float32"), (I,))
+    long = Buffer(Tensor("s", (3,), "float32"), (R,))
+    refuses(make(Fill(long, 0), Store(Y, (R,), (R,), long.value), buffers=(long,)), "3 points of i")
+    flat = Buffer(Tensor("s", (2, 1), "float32"), (R,))
     refuses(make(Fill(flat, 0), buffers=(flat,)), "one extent for each axis")
     refuses(make(Fill(CELL, 0)), "4 points of j")
 
 
 def test_values_vary_only_where_the_statement_runs() -> None:
-    refuses(make(Map(SUM, at(X, I, J)), WRITE), "varies along j")
-    refuses(make(CLEAR, stream(Map(SUM, at(X, I, J))), WRITE), "varies along j")
-    verify(make(CLEAR, stream(Map(SUM, at(X, I, J)), tile=1), WRITE))
+    refuses(make(Map(SUM, at(X, R, J)), WRITE), "varies along j")
+    refuses(make(CLEAR, stream(Map(SUM, at(X, R, J))), WRITE), "varies along j")
+    verify(make(CLEAR, stream(Map(SUM, at(X, R, J)), tile=1), WRITE))
 
 
 def test_nothing_is_read_before_it_is_written() -> None:
     refuses(make(WRITE), "read before it is written")
     refuses(make(stream(ADD), WRITE), "read before it is written")
     refuses(make(stream(Map(SUM, value(1))), WRITE), "read before it is written")
-    refuses(make(stream(Map(CELL, at(X, I, J))), CLEAR, stream(Reduce(SUM, "sum", CELL.value, J)), WRITE), "before it")
-    refuses(make(Map(SUM, at(Tensor("u", (6,), "float32"), I)), WRITE), "not an input")
+    refuses(make(stream(Map(CELL, at(X, R, J))), CLEAR, stream(Reduce(SUM, "sum", CELL.value, J)), WRITE), "before it")
+    refuses(make(Map(SUM, at(Tensor("u", (6,), "float32"), R)), WRITE), "not an input")
 
 
 def test_buffers_are_read_at_their_own_axes() -> None:
@@ -86,16 +86,16 @@ def test_buffers_are_read_at_their_own_axes() -> None:
 
 
 def test_a_reduction_folds_an_axis_its_target_lacks() -> None:
-    refuses(make(CLEAR, Reduce(SUM, "sum", at(X, I, index(0)), I), WRITE), "folds i")
-    refuses(make(CLEAR, stream(Reduce(SUM, "mean", at(X, I, J), J)), WRITE), "unknown combiner")
+    refuses(make(CLEAR, Reduce(SUM, "sum", at(X, R, index(0)), R), WRITE), "folds i")
+    refuses(make(CLEAR, stream(Reduce(SUM, "mean", at(X, R, J), J)), WRITE), "unknown combiner")
 
 
 @pytest.mark.parametrize(
     ("left", "right", "rule"),
     [
-        (at(Q, I, index(0)), at(K, J, D), "must vary with d"),
-        (at(Q, I, D), at(Q, I, D), "neither operand"),
-        (op("mul", at(Q, I, D), at(K, J, D)), at(K, J, D), "other lacks"),
+        (at(Q, R, index(0)), at(K, J, D), "must vary with d"),
+        (at(Q, R, D), at(Q, R, D), "neither operand"),
+        (op("mul", at(Q, R, D), at(K, J, D)), at(K, J, D), "other lacks"),
     ],
 )
 def test_operands_of_a_contraction(left: Expr, right: Expr, rule: str) -> None:
@@ -106,12 +106,12 @@ def test_streams_stay_inside_a_free_axis() -> None:
     refuses(make(CLEAR, stream(ADD, stop=9), WRITE), "inside its axis")
     refuses(make(CLEAR, stream(ADD, start=-1), WRITE), "inside its axis")
     refuses(make(CLEAR, stream(ADD, tile=9), WRITE), "free axis")
-    refuses(make(CLEAR, stream(ADD, axis=I, tile=2, stop=6), WRITE), "free axis")
+    refuses(make(CLEAR, stream(ADD, axis=R, tile=2, stop=6), WRITE), "free axis")
 
 
 def test_grid_tiles() -> None:
     made = make(CLEAR, stream(ADD), WRITE)
-    for grid in ((Tile(I, 0),), (Tile(I, 7),), (Tile(I, 2), Tile(I, 2))):
+    for grid in ((Tile(R, 0),), (Tile(R, 7),), (Tile(R, 2), Tile(R, 2))):
         refuses(replace(made, phases=(replace(made.phases[0], grid=grid),)), "grid tile")
 
 
@@ -119,16 +119,16 @@ def test_every_element_is_stored_once() -> None:
     refuses(make(CLEAR), "never stored")
     refuses(make(CLEAR, WRITE, WRITE), "two statements")
     refuses(make(CLEAR, stream(WRITE)), "every tile of j")
-    refuses(make(CLEAR, Store(X, (I,), (I, index(0)), SUM.value), WRITE), "not an output")
-    refuses(make(CLEAR, Store(Y, (I,), (op("add", I, index(1)),), SUM.value)), "leaves the tensor")
-    refuses(make(CLEAR, Store(Y, (I,), (op("floordiv", I, index(2)),), SUM.value)), "exactly once")
-    refuses(make(CLEAR, Store(Y, (I,), (), SUM.value)), "one index")
+    refuses(make(CLEAR, Store(X, (R,), (R, index(0)), SUM.value), WRITE), "not an output")
+    refuses(make(CLEAR, Store(Y, (R,), (op("add", R, index(1)),), SUM.value)), "leaves the tensor")
+    refuses(make(CLEAR, Store(Y, (R,), (op("floordiv", R, index(2)),), SUM.value)), "exactly once")
+    refuses(make(CLEAR, Store(Y, (R,), (), SUM.value)), "one index")
     refuses(make(CLEAR, Store(Y, (J,), (J,), value(0))), "every block along i")
-    half = stream(Map(CELL, at(X, I, J)), WRITE_CELL, stop=4)
+    half = stream(Map(CELL, at(X, R, J)), WRITE_CELL, stop=4)
     refuses(make(half, out=Z), "don't cover j")
     flat = Tensor("z", (48,), "float32")
-    position = op("add", op("mul", I, index(8)), J)
-    verify(make(stream(Map(CELL, at(X, I, J)), Store(flat, (I, J), (position,), CELL.value)), out=flat))
+    position = op("add", op("mul", R, index(8)), J)
+    verify(make(stream(Map(CELL, at(X, R, J)), Store(flat, (R, J), (position,), CELL.value)), out=flat))
 
 
 def test_workspaces_are_filled_by_an_earlier_phase() -> None:
@@ -142,8 +142,8 @@ def test_workspaces_are_filled_by_an_earlier_phase() -> None:
 def test_segments_that_store_partition_the_axis(length: int, rule: str) -> None:
     segment = axis("segment", 2)
     start = op("mul", segment, index(length))
-    body = Stream(J, 4, (Map(CELL, at(X, I, J)), WRITE_CELL), start, op("add", start, index(4)))
-    phase = Phase((Tile(segment, 1), Tile(I, 2)), (CELL,), (body,))
+    body = Stream(J, 4, (Map(CELL, at(X, R, J)), WRITE_CELL), start, op("add", start, index(4)))
+    phase = Phase((Tile(segment, 1), Tile(R, 2)), (CELL,), (body,))
     made = TileProgram("p", (X,), (Z,), (), (phase,))
     if rule:
         refuses(made, rule)
