@@ -48,7 +48,9 @@ def close(core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Bu
             witness, or with the rank that was passed.
     """
     if any(flag in core.free_symbols for flag in reading.flags):
-        raise NotFusible("not-finite-rank", "the map switches between two formulas on an earlier result", str(reading))
+        raise NotFusible(
+            "not-finite-rank", "the map switches between two formulas on an earlier result", reading.words(core)
+        )
     basis, rows = _derivatives(core, atoms, reading, budget)
     functions = sorted({g for row in rows for g in row}, key=str)
     weights = sympy.Matrix([[row.get(g, sympy.Integer(0)) for g in functions] for row in rows])
@@ -75,7 +77,7 @@ def _derivatives(
             rows.append(row)
             if len(basis) > LARGEST_RANK:
                 text = f"the derivatives of the map are still independent after {LARGEST_RANK} members"
-                raise NotFusible("not-finite-rank", text, str(reading))
+                raise NotFusible("not-finite-rank", text, reading.words(core))
         place += 1
     return basis, rows
 
@@ -106,19 +108,13 @@ def _written_out(formula: Formula, reading: Reading, budget: Budget) -> dict[For
             mixes = factor.free_symbols & atoms and factor.free_symbols & set(reading.elements)
             if mixes:
                 text = "a factor of the map mixes an element with an earlier result and doesn't come apart"
-                raise NotFusible("not-finite-rank", text, _in_words(factor, reading))
+                raise NotFusible("not-finite-rank", text, reading.words(factor))
             if factor.free_symbols & set(reading.elements):
                 element *= factor
             else:
                 rest *= factor
         row[element] = row.get(element, sympy.Integer(0)) + rest
     return {g: h for g, h in row.items() if h != 0}
-
-
-def _in_words(formula: Formula, reading: Reading) -> str:
-    text = str(formula)
-    used = sorted((s for s in reading.leaves if s in formula.free_symbols), key=lambda s: -len(s.name))
-    return text + "".join(f"; {symbol} = {reading.leaves[symbol]}" for symbol in used)
 
 
 def _generic_point(symbols: set[Symbol], seed: int) -> dict[Symbol, sympy.Float]:

@@ -36,14 +36,19 @@ def derive_cascade(cascade: Cascade, relaxed: bool = False) -> Derivation:
 
 
 def _proved(cascade: Cascade, exactness: str) -> Derivation:
-    analyses = _analyses(cascade, exactness)
+    analyses = analyses_of(cascade, exactness)
     proofs = certificate.symbolic(analyses)
     if exactness == REORDERED:
         proofs = (*proofs, Proof(BOUND, "rounding bound"))
     return _written(cascade, analyses, exactness, (*proofs, *_checked(cascade, exactness)))
 
 
-def _analyses(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
+def analyses_of(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
+    """The proof about each reduction.
+
+    Raises:
+        NotFusible: one of them has no incremental form of this exactness, or none was proved.
+    """
     budget, sign = Budget(), signs(cascade)
     return tuple(analyse(r, cascade, sign, budget, exactness == REORDERED) for r in cascade.reductions)
 
@@ -64,7 +69,7 @@ def _checked(cascade: Cascade, exactness: str) -> tuple[Proof, ...]:
     proofs: list[Proof] = []
     for length in dict.fromkeys(min(length, cascade.axis.extent) for length in witnesses.LENGTHS):
         small = witnesses.small(cascade, length)
-        analyses = _analyses(small, exactness)
+        analyses = analyses_of(small, exactness)
         tensors = witnesses.data(small, _masked(small, analyses))
         proofs += certificate.check(small, _written(small, analyses, exactness), tensors)
     return tuple(proofs)

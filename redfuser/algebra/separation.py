@@ -80,7 +80,7 @@ def separate(reading: Reading, expr: Expr, combiner: str, budget: Budget) -> Sep
 
 def _refusal(reading: Reading, combiner: str) -> NotFusible:
     text = f"no operation that distributes over {combiner} splits the map into an element and an earlier result"
-    return NotFusible("not-separable", text, str(reading))
+    return NotFusible("not-separable", text, reading.words(reading.formula))
 
 
 def _present(reading: Reading) -> list[Symbol]:

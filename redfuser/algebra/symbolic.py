@@ -78,6 +78,10 @@ class Reading:
         """Every symbol and the expression it stands for."""
         return {**self.parameters, **self.elements, **self.atoms, **self.flags}
 
+    def words(self, formula: Formula) -> str:
+        """A part of the formula with every symbol written out."""
+        return str(formula.xreplace({symbol: sympy.Symbol(str(expr)) for symbol, expr in self.leaves.items()}))
+
     def __str__(self) -> str:
         where = ", ".join(f"{symbol} = {expr}" for symbol, expr in self.leaves.items())
         return f"{self.formula}  where {where}" if where else str(self.formula)
