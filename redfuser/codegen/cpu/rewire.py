@@ -1,0 +1,126 @@
+"""Put generated kernels in the place of the bindings they replace. Imports TVM: import it lazily."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+#: FuseOps merges a call with its neighbours, and miscompiles ours, unless told that it is opaque and finished.
+OPAQUE = {"op_pattern": 8, "tirx.is_scheduled": True}
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A kernel and the place in ``main`` it takes.
+
+    Args:
+        kernel: a scheduled PrimFunc; parameters are the inputs, then the outputs.
+        name: its global symbol; replacements of one name share one kernel.
+        inputs: variables and constants of ``main``.
+        outputs: variables bound in ``main`` that the kernel defines from now on.
+    """
+
+    kernel: tvm.tirx.PrimFunc
+    name: str
+    inputs: tuple[relax.Expr, ...]
+    outputs: tuple[relax.Var, ...]
+
+    def __str__(self) -> str:
+        outputs = ", ".join(var.name_hint for var in self.outputs)
+        inputs = ", ".join(e.name_hint if isinstance(e, relax.Var) else "constant" for e in self.inputs)
+        return f"{outputs} = {self.name}({inputs})"
+
+
+def rewire(module: tvm.IRModule, replacements: Sequence[Replacement]) -> tvm.IRModule:
+    """Bind the outputs of each replacement to a call of its kernel, and drop what is dead then.
+
+    Args:
+        module: ``main`` has one dataflow block.
+        replacements: their outputs are disjoint, and no kernel needs what another one hides.
+
+    Raises:
+        ValueError: a kernel's input depends on one of its own outputs.
+    """
+    if not replacements:
+        return module
+    builder = relax.BlockBuilder(module)
+    kernels: dict[str, tvm.ir.GlobalVar] = {}
+    for each in replacements:
+        if each.name not in kernels:
+            kernels[each.name] = builder.add_func(each.kernel.with_attrs(OPAQUE), each.name)
+    module = builder.get()
+    main = module["main"]
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    groups = _groups(bindings, replacements, kernels)
+    ordered = [binding for group in _sorted(groups) for binding in group]
+    module = with_bindings(module, ordered)
+    return relax.transform.DeadCodeElimination()(module)
+
+
+def with_bindings(module: tvm.IRModule, bindings: Sequence[relax.Binding]) -> tvm.IRModule:
+    """The module with the bindings of ``main`` replaced; its result stays."""
+    main = module["main"]
+    body = relax.SeqExpr([relax.DataflowBlock(list(bindings))], main.body.body)
+    function = relax.Function(main.params, body, main.ret_struct_info, main.is_pure, main.attrs)
+    updated = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    updated.update_func(updated.get_global_var("main"), function)
+    return relax.transform.Normalize()(updated)
+
+
+def _groups(
+    bindings: Sequence[relax.Binding],
+    replacements: Sequence[Replacement],
+    kernels: dict[str, tvm.ir.GlobalVar],
+) -> list[list[relax.Binding]]:
+    """Bindings that stay together, a replacement's at the place of its first output."""
+    owner = {var: each for each in replacements for var in each.outputs}
+    groups: list[list[relax.Binding]] = []
+    placed: set[int] = set()
+    for binding in bindings:
+        each = owner.get(binding.var)
+        if each is None:
+            groups.append([binding])
+        elif id(each) not in placed:
+            placed.add(id(each))
+            groups.append(_call(each, kernels[each.name]))
+    return groups
+
+
+def _call(each: Replacement, kernel: tvm.ir.GlobalVar) -> list[relax.Binding]:
+    infos = [var.struct_info for var in each.outputs]
+    if len(infos) == 1:
+        return [relax.VarBinding(each.outputs[0], relax.call_tir(kernel, list(each.inputs), infos[0]))]
+    results = relax.DataflowVar(f"{each.name}_results", relax.TupleStructInfo(infos))
+    call = relax.VarBinding(results, relax.call_tir(kernel, list(each.inputs), infos))
+    items = [relax.VarBinding(var, relax.TupleGetItem(results, place)) for place, var in enumerate(each.outputs)]
+    return [call, *items]
+
+
+def _sorted(groups: list[list[relax.Binding]]) -> list[list[relax.Binding]]:
+    """In order of dependence; what doesn't depend on each other keeps its order."""
+    home = {binding.var: place for place, group in enumerate(groups) for binding in group}
+    users: dict[int, list[int]] = {}
+    waiting: list[int] = []
+    for place, group in enumerate(groups):
+        read = {var for binding in group for var in relax.analysis.free_vars(binding.value)}
+        sources = {home[var] for var in read if var in home} - {place}
+        waiting.append(len(sources))
+        for source in sources:
+            users.setdefault(source, []).append(place)
+    ready = [place for place, count in enumerate(waiting) if not count]
+    result = []
+    while ready:
+        place = heapq.heappop(ready)
+        result.append(groups[place])
+        for user in users.get(place, []):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, user)
+    if len(result) < len(groups):
+        stuck = next(group[-1].var.name_hint for place, group in enumerate(groups) if waiting[place])
+        raise ValueError(f"{stuck} depends on itself: a replacement isn't convex")
+    return result

@@ -1,0 +1,28 @@
+"""Small Relax modules as lowering leaves them, and running them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from redfuser.codegen.cpu.module import Assembly
+
+
+def legalised(params: Sequence[relax.Var], body: Callable[[], relax.Expr]) -> tvm.IRModule:
+    """``main`` with one dataflow block of ``call_tir`` bindings."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(params)):
+        with builder.dataflow():
+            result = builder.emit_output(body())
+        builder.emit_func_output(result)
+    passes = [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
+    return tvm.transform.Sequential(passes)(builder.get())
+
+
+def run(assembly: Assembly, *inputs: np.ndarray) -> np.ndarray:
+    """Call ``main`` once."""
+    machine = relax.VirtualMachine(assembly.executable, tvm.cpu())
+    return machine["main"](*[tvm.runtime.tensor(array) for array in inputs]).numpy()
