@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,12 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     """
     import onnx.inliner
 
+    from redfuser.frontend.normalise import upgrade
+
     model = onnx.ModelProto()
     model.CopyFrom(onnx.inliner.inline_local_functions(proto) if proto.functions else proto)
+    if importlib.util.find_spec("onnxruntime") is None:
+        model = upgrade(model)  # the reference implementation knows only the later meaning of some operators
     _widen_graph(model.graph)
     values = {name: _widened(array) for name, array in feeds.items()}
     values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +33,21 @@ def normalise(proto: ModelProto) -> ModelProto:
     Raises:
         ModelError: the graph contradicts itself, or cannot be converted to :data:`OPSET`.
     """
-    result = _inline_functions(_upgrade(proto))
+    result = _inline_functions(upgrade(proto))
     _name_nodes(result.graph)
     fold_constants(result)
+    _name_nodes(result.graph)
     _make_indices_positive(result.graph)
     _remove_unused(result.graph)
     return result
 
 
-def _upgrade(proto: ModelProto) -> ModelProto:
+def upgrade(proto: ModelProto) -> ModelProto:
+    """A copy of the model in operator set :data:`OPSET` at least.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
     import onnx
 
     if opset_of(proto) >= OPSET:
@@ -68,16 +75,12 @@ def _name_nodes(graph: GraphProto) -> None:
     taken = {node.name for node in graph.node}
     seen: set[str] = set()
     for place, node in enumerate(graph.node):
-        name = node.name
-        if not name or name in seen:
-            base = name or f"{node.op_type}_{place}"
-            name, suffix = base, 1
-            while name in seen or (name in taken and name != node.name):
-                name, suffix = f"{base}_{suffix}", suffix + 1
-            while name in seen:
-                name, suffix = f"{base}_{suffix}", suffix + 1
-            node.name = name
-        seen.add(name)
+        if not node.name or node.name in seen:
+            base = node.name or f"{node.op_type}_{place}"
+            candidates = (f"{base}_{suffix}" for suffix in itertools.count(1))
+            node.name = next(name for name in itertools.chain([base], candidates) if name not in taken)
+            taken.add(node.name)
+        seen.add(node.name)
 
 
 def _make_indices_positive(graph: GraphProto) -> None:

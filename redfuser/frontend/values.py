@@ -1,0 +1,113 @@
+"""What is known of each value of a static ONNX graph: its type, and its contents if it is constant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from redfuser.errors import ModelError
+
+if TYPE_CHECKING:
+    import numpy
+    from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+
+    Array = numpy.ndarray[Any, Any]
+
+#: Constants up to this many elements take part in shape inference.
+_SHAPE_ELEMENTS = 4096
+
+
+class GraphValues:
+    """Filled in the order of the nodes.
+
+    Args:
+        proto: its inputs are static.
+    """
+
+    def __init__(self, proto: ModelProto) -> None:
+        self.types: dict[str, TypeProto] = {}
+        self.constants: dict[str, TensorProto] = {}
+        self._imports = list(proto.opset_import)
+        self._versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in self._imports}
+        self._ir_version = proto.ir_version
+        for tensor in proto.graph.initializer:
+            self.set_constant(tensor)
+        for value in proto.graph.input:
+            self.types.setdefault(value.name, value.type)
+
+    def set_constant(self, tensor: TensorProto) -> None:
+        """A value's contents become known."""
+        from onnx import helper
+
+        self.constants[tensor.name] = tensor
+        self.types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+
+    def infer(self, node: NodeProto) -> None:
+        """Types of a node's outputs; an operator that ONNX doesn't define leaves them unknown.
+
+        Raises:
+            ModelError: the node contradicts its inputs, or reads a value that nothing defines.
+        """
+        import onnx
+
+        for name in filter(None, node.input):
+            if name not in self.types:
+                raise ModelError(f"node '{node.name}' ({node.op_type}) reads '{name}', which nothing defines")
+        inferred = self._inferred(node)
+        for name in filter(None, node.output):
+            self.types[name] = inferred.get(name, onnx.TypeProto())
+
+    def _inferred(self, node: NodeProto) -> dict[str, TypeProto]:
+        import onnx
+
+        types = {name: self.types[name] for name in node.input if name}
+        if not all(known.WhichOneof("value") for known in types.values()):
+            return {}
+        data = {name: self.constants[name] for name in types if self._is_small(name)}
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        try:
+            schema = onnx.defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)
+        except onnx.defs.SchemaError:
+            return {}  # the importer refuses it by name
+        try:
+            return onnx.shape_inference.infer_node_outputs(
+                schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
+            )
+        except onnx.shape_inference.InferenceError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise ModelError(f"node '{node.name}' ({node.op_type}) doesn't fit its inputs: {reason}") from error
+
+    def _is_small(self, name: str) -> bool:
+        return name in self.constants and math.prod(self.constants[name].dims) <= _SHAPE_ELEMENTS
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The static shape of a value, if known."""
+        tensor = self.types[name].tensor_type if name in self.types else None
+        if tensor is None or not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
+            return None
+        return tuple(d.dim_value for d in tensor.shape.dim)
+
+    def element_type(self, name: str) -> int:
+        """The element type of a value; 0 if unknown."""
+        return self.types[name].tensor_type.elem_type
+
+    def is_known(self, name: str) -> bool:
+        """Missing, constant, or empty: a tensor without elements is as good as known."""
+        return not name or name in self.constants or 0 in (self.shape(name) or ())
+
+    def array(self, name: str) -> Array:
+        """The contents of a known value."""
+        import numpy
+        from onnx import helper, numpy_helper
+
+        if name in self.constants:
+            return numpy_helper.to_array(self.constants[name])
+        dtype = helper.tensor_dtype_to_np_dtype(self.element_type(name))
+        return numpy.zeros(self.shape(name) or (), dtype)
+
+    def bytes(self, name: str, shape: Iterable[int]) -> int:
+        """Size of a value if it had this shape."""
+        from onnx import helper
+
+        return math.prod(shape) * helper.tensor_dtype_to_np_dtype(self.element_type(name)).itemsize
