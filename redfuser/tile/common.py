@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Expr, Load, index, transform
 from redfuser.reason import Reason
@@ -21,6 +22,11 @@ class StrategyError(Exception):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+def streams(cascade: Cascade, derivation: Derivation) -> bool:
+    """Whether the incremental form may be used: there is one, and at least one element for it to start from."""
+    return derivation.incremental and cascade.axis.extent > 0
 
 
 def grid_of(cascade: Cascade, schedule: Schedule, states: bool = False) -> tuple[Tile, ...]:

@@ -188,11 +188,12 @@ class _Block:
         return self._clip(buffer.tensor, buffer.axes)
 
     def _clip(self, tensor: Tensor, axes: Sequence[Axis]) -> Array:
-        parts = []
+        parts: list[Any] = []
         for extent, coordinate in zip(tensor.shape, axes, strict=True):
             points = self.range_of(coordinate)
             whole = extent == coordinate.extent
             parts.append(slice(points.start, points.stop) if whole else slice(0, len(points)))
+        parts.append(...)  # keeps a view where there are no axes
         return self.storage[tensor][tuple(parts)]
 
     def _evaluate(self, expr: Expr, space: Sequence[Axis]) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from redfuser.cascade.model import IDENTITIES
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Const, Expr, op
@@ -10,15 +12,15 @@ _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _NEUTRAL = {"mul": 1.0, "add": 0.0, "pow": 1.0}
 
 
-def identity(combiner: str, dtype: str) -> float:
+def identity(combiner: str, dtype: str) -> float | int:
     """The value that changes nothing: the type's own limit where integers have no infinity."""
     value = IDENTITIES[combiner]
-    if "float" in dtype or abs(value) != float("inf"):
+    if "float" in dtype:
         return value
-    import numpy as np
-
+    if abs(value) != float("inf"):
+        return int(value)
     limits = np.iinfo(numpy_dtype(dtype))
-    return float(limits.max if value > 0 else limits.min)
+    return int(limits.max if value > 0 else limits.min)
 
 
 def join(combiner: str, left: Expr, right: Expr) -> Expr:

@@ -10,6 +10,7 @@ from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Load, axes_of, loads
 from redfuser.indexing import linear
 from redfuser.targets import CpuTarget
+from redfuser.tile.common import streams
 from redfuser.tile.ir import Schedule
 from redfuser.tile.products import split_product
 
@@ -39,9 +40,10 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
         derivation: its verdict; without an incremental form only ``resident`` is chosen.
         target: the CPU.
     """
+    incremental = streams(cascade, derivation)
     if has_products(cascade):
-        return _Products(cascade, derivation, target, stationary_row(cascade)).choose()
-    return _Rows(cascade, derivation, target).choose()
+        return _Products(cascade, incremental, target, stationary_row(cascade)).choose()
+    return _Rows(cascade, incremental, target).choose()
 
 
 def has_products(cascade: Cascade) -> bool:
@@ -79,9 +81,9 @@ def _fits_l2(size: int, target: CpuTarget) -> bool:
     return 2 * size <= target.l2_kb * 1024
 
 
-def _segments(cascade: Cascade, derivation: Derivation, blocks: int, cores: int) -> int:
+def _segments(cascade: Cascade, incremental: bool, blocks: int, cores: int) -> int:
     """How many segments give every core work; 1 where that isn't possible or needed."""
-    splittable = derivation.incremental and not any(cascade.axis in o.axes for o in cascade.outputs)
+    splittable = incremental and not any(cascade.axis in o.axes for o in cascade.outputs)
     if not splittable or blocks >= BLOCKS_PER_CORE * cores:
         return 1
     wanted = -(-BLOCKS_PER_CORE * cores // max(blocks, 1))
@@ -93,16 +95,15 @@ class _Products:
     """Attention and other cascades with matrix products; ``rows`` is the axis that shares loads of an operand."""
 
     cascade: Cascade
-    derivation: Derivation
+    incremental: bool
     target: CpuTarget
     rows: Axis | None
 
     def choose(self) -> Choice:
         tile = self._row_tile()
         blocks = self._blocks(tile)
-        segments = _segments(self.cascade, self.derivation, blocks, self.target.cores)
-        incremental = self.derivation.incremental
-        strategy = "multi-segment" if segments > 1 else "single-segment" if incremental else "resident"
+        segments = _segments(self.cascade, self.incremental, blocks, self.target.cores)
+        strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
         chosen = self._schedule(strategy, tile, segments)
         return Choice(chosen, self._why(chosen, tile, blocks), self._alternatives(chosen))
 
@@ -117,7 +118,7 @@ class _Products:
     def _row_tiles(self) -> list[int]:
         """Tiles that the axis fills by half; resident ones only as far as they fit the second-level cache."""
         extent = self.rows.extent if self.rows else 1
-        row_bytes = 0 if self.derivation.incremental else self.cascade.axis.extent * FLOAT_BYTES
+        row_bytes = 0 if self.incremental else self.cascade.axis.extent * FLOAT_BYTES
         return [n for n in ROW_TILES if n < 2 * extent and _fits_l2(n * row_bytes, self.target)] or [ROW_TILES[-1]]
 
     def _blocks(self, tile: int) -> int:
@@ -157,7 +158,7 @@ class _Rows:
     """Softmax, norms, statistics: each row by itself."""
 
     cascade: Cascade
-    derivation: Derivation
+    incremental: bool
     target: CpuTarget
 
     def choose(self) -> Choice:
@@ -165,11 +166,11 @@ class _Rows:
         lanes = along if along in self.cascade.rows else self.cascade.axis
         rows = self._row_tile(lanes)
         blocks = prod(a.extent for a in self.cascade.rows) // rows
-        segments = _segments(self.cascade, self.derivation, blocks, self.target.cores)
+        segments = _segments(self.cascade, self.incremental, blocks, self.target.cores)
         strategy, why = self._strategy(rows, segments, blocks)
         chosen = self._schedule(strategy, lanes, rows, segments)
         others = [self._schedule(s, lanes, rows, 1) for s in ("resident", "single-segment") if s != strategy]
-        usable = tuple(s for s in others if s.strategy == "resident" or self.derivation.incremental)
+        usable = tuple(s for s in others if s.strategy == "resident" or self.incremental)
         return Choice(chosen, f"lanes along {lanes.name}, the contiguous axis; {why}", usable)
 
     def _row_tile(self, lanes: Axis) -> int:
@@ -188,7 +189,7 @@ class _Rows:
         along = any(self.cascade.axis in output.axes for output in self.cascade.outputs)
         if _fits_l2(rows * self._row_bytes(), self.target):
             return "resident", "a row fits the second-level cache, where reading it again is cheaper than correcting"
-        if self.derivation.incremental:
+        if self.incremental:
             again = " and again for the outputs along it" if along else ""
             return "single-segment", f"a row exceeds the second-level cache, so it is streamed once{again}"
         return "resident", "no incremental form exists, so the row is read once a pass"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.reason import Reason
-from redfuser.tile.common import StrategyError
+from redfuser.tile.common import StrategyError, streams
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.multi_segment import build_multi_segment
 from redfuser.tile.resident import build_resident
@@ -37,8 +37,8 @@ def build(cascade: Cascade, derivation: Derivation, schedule: Schedule, name: st
     """
     if schedule.strategy not in _BUILDERS:
         raise ValueError(f"no program for strategy {schedule.strategy!r}")
-    if schedule.strategy != "resident" and not derivation.incremental:
-        text = f"{schedule.strategy} needs an incremental form, which {cascade.name} hasn't"
-        raise StrategyError(derivation.obstacle or Reason("not-incremental", text))
+    if schedule.strategy != "resident" and not streams(cascade, derivation):
+        text = f"{schedule.strategy} needs an incremental form and an element to start from"
+        raise StrategyError(derivation.obstacle or Reason("not-incremental", text, str(cascade.axis.extent)))
     program = _BUILDERS[schedule.strategy](cascade, derivation, schedule)
     return replace(program, name=name or cascade.name)

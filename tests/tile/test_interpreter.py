@@ -84,3 +84,15 @@ def test_refuses_wrong_inputs() -> None:
         interpret(made, {"x": np.zeros((5, 22), np.float32)})
     with pytest.raises(KeyError):
         interpret(made, {})
+
+
+def test_buffers_without_axes() -> None:
+    x, y = tensor("x", J), tensor("y", J)
+    total = Buffer(Tensor("s", (), "float32"), ())
+    body = (
+        Fill(total, 0),
+        Stream(J, 2, (Reduce(total, "sum", load(x, J), J),), index(0), index(7)),
+        Stream(J, 7, (Store(y, (J,), (J,), total.value),), index(0), index(7)),
+    )
+    result = interpret(TileProgram("p", (x,), (y,), (), (Phase((), (total,), body),)), {"x": np.ones(7)})
+    assert (result["y"] == 7).all()

@@ -58,6 +58,11 @@ def test_rows_that_fit_stay_resident(name: str) -> None:
     assert (choice.schedule.strategy, choice.schedule.lanes) == ("resident", "l")
 
 
+def test_an_empty_axis_stays_resident() -> None:
+    cascade = Rows(axis("i", 3), axis("l", 0)).logsumexp()
+    assert default_schedule(cascade, derive(Rows().logsumexp()), CPU).schedule.strategy == "resident"
+
+
 def test_few_long_rows_are_cut_in_segments() -> None:
     rows = Rows(axis("i", 1), axis("l", 1 << 20))
     assert choose(rows.logsumexp()).schedule.strategy == "multi-segment"

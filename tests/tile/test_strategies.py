@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from redfuser.algebra import derive
 from redfuser.algebra.derivation import Component, Derivation, Recurrence
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.cascade.reference import evaluate_cascade
@@ -162,8 +163,6 @@ def test_states_that_depend_on_each_other_in_a_ring() -> None:
 
 def test_name_and_unknown_strategy() -> None:
     cascade = Rows().softmax()
-    from redfuser.algebra import derive
-
     assert build(cascade, derive(cascade), Schedule("resident"), "kernel_3").name == "kernel_3"
     with pytest.raises(ValueError, match="no program"):
         build(cascade, derive(cascade), Schedule("unfused"))
@@ -180,3 +179,23 @@ def test_row_axis_that_an_output_lacks_stays_in_the_block(strategy: str) -> None
     cascade = Cascade("cosine", (h, ROW), ITEM, (x.tensor, y.tensor), (), (norm, dot), outputs)
     assert_equal(cascade, random_inputs(cascade), strategy, h=2, i=2, l=5)
     assert [t.axis for t in program(cascade, strategy, segments=2, h=2, i=2).phases[-1].grid] == [ROW]
+
+
+@pytest.mark.parametrize("combiner", ["max", "min", "sum", "prod"])
+def test_integers(combiner: str) -> None:
+    x = load(tensor("x", ROW, ITEM, dtype="int64"), ROW, ITEM)
+    fold = Reduction(tensor("s", ROW, dtype="int64"), combiner, (ROW,), ITEM, x)
+    cascade = Cascade("c", (ROW,), ITEM, (x.tensor,), (), (fold,), (keep("y", fold.value, (ROW,)),))
+    inputs = {"x": np.random.default_rng(0).integers(-3, 3, (5, 23))}
+    result = assert_equal(cascade, inputs, "resident", l=5)
+    assert result["y"].dtype == np.int64
+
+
+def test_an_empty_axis_is_resident_only() -> None:
+    cascade, derivation = Rows(ROW, axis("l", 0)).logsumexp(), derive(Rows().logsumexp())
+    made = build(cascade, derivation, Schedule("resident"))
+    verify(made)
+    assert (interpret(made, random_inputs(cascade))["y0"] == -np.inf).all()
+    for strategy in ("single-segment", "multi-segment"):
+        with pytest.raises(StrategyError, match="not-incremental"):
+            build(cascade, derivation, Schedule(strategy))
