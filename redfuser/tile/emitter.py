@@ -18,7 +18,7 @@ from redfuser.tile.sharing import computed, expensive, shared_values
 WORTH_HOISTING = 8
 
 
-@dataclass
+@dataclass(eq=False)
 class Scope:
     """A block's or a stream's body being written.
 
@@ -44,7 +44,7 @@ class Emitter:
     where everything it needs is there.
 
     Args:
-        cascade: for its producers and the order of its axes.
+        cascade: for its producers, the order of its axes and the names already taken.
         grid: the phase's grid.
         keep: values whose buffer covers the whole streamed axis, for later streams to read.
 
@@ -59,6 +59,7 @@ class Emitter:
         self.names: dict[Expr, str] = {}
         self.tiles = {tile.axis: tile.size for tile in grid}
         self.order = axis_order(cascade)
+        self.in_memory = {tensor.name for tensor in (*cascade.inputs, *(output.tensor for output in cascade.outputs))}
         self.buffers: dict[str, Buffer] = {}
         self.scopes = [Scope()]
 
@@ -73,7 +74,7 @@ class Emitter:
     def buffer(self, name: str, dtype: str, axes: Collection[Axis], whole: bool = False) -> Buffer:
         """Declare a buffer under a name like ``name``; ``whole`` makes it cover the whole streamed axis."""
         unique, number = name, 1
-        while unique in self.buffers:
+        while unique in self.buffers or unique in self.in_memory:
             unique, number = f"{name}.{number}", number + 1
         streamed = {scope.axis for scope in self.scopes} if whole else set()
         ordered = tuple(sorted(axes, key=self._position))
@@ -103,7 +104,7 @@ class Emitter:
         changing: set[Tensor],
     ) -> Iterator[None]:
         """Write a stream's body inside the ``with``; ``changing`` are the buffers that its iterations update."""
-        self.scopes.append(Scope(axis, shared_values(groups), changing))
+        self.scopes.append(Scope(axis, shared_values(groups), set(changing)))
         self.tiles[axis] = tile
         yield
         body = self.scopes.pop().statements

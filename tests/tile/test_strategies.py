@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,3 +200,17 @@ def test_an_empty_axis_is_resident_only() -> None:
     for strategy in ("single-segment", "multi-segment"):
         with pytest.raises(StrategyError, match="not-incremental"):
             build(cascade, derivation, Schedule(strategy))
+
+
+@pytest.mark.parametrize("strategy", ["single-segment", "resident"])
+def test_probabilities_that_are_outputs_too(strategy: str) -> None:
+    """They take another pass over the scores: recomputed where the axis is streamed, kept where it is resident."""
+    case = Attention()
+    whole = case.cascade()
+    m, t, _ = whole.reductions
+    probabilities = keep("p", op("div", op("exp", op("sub", m.map, m.value)), t.value), (*whole.rows, whole.axis))
+    cascade = replace(whole, outputs=(*whole.outputs, probabilities))
+    cascade.verify()
+    assert_equal(cascade, case.inputs(), strategy, i=4, j=5)
+    products = str(program(cascade, strategy, i=4, j=5)).count("contract dot")
+    assert products == (2 if strategy == "single-segment" else 1)
