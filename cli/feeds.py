@@ -69,6 +69,7 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
         # Never pickles: they run code.
         loaded = np.load(path, allow_pickle=False)
         return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UsageError(f"cannot read {str(path)!r}: {reason}", "save it with numpy.save or numpy.savez") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error}", "save it with numpy.save or numpy.savez") from error
