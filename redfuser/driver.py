@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,17 +171,27 @@ def _lock(options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> str:
 
 def _dump(
     analysis: Analysis, outcomes: Mapping[Cascade, Outcome], assembly: Assembly, report: FusionReport
-) -> dict[str, str]:
-    """One text for each stage, in the order of the stages."""
-    done = outcomes.values()
+) -> dict[str, object]:
+    """The value of each stage, in the order of the stages; its text is what ``--dump`` writes."""
+    kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     return {
-        "onnx": str(analysis.onnx),
-        "lowered": str(analysis.lowered),
-        "definitions": str(analysis.graph),
-        "cascades": str(analysis.detection),
-        "derivations": "\n".join(str(o.derivation) for o in done if o.derivation is not None),
-        "tile-programs": "\n".join(str(o.kernel.program) for o in done if o.kernel is not None),
-        "kernels": "\n".join(o.kernel.function.script() for o in done if o.kernel is not None),
-        "module": str(assembly),
-        "report": str(report),
+        "onnx": analysis.onnx,
+        "lowered": analysis.lowered,
+        "definitions": analysis.graph,
+        "cascades": analysis.detection,
+        "derivations": _Listing([o.derivation for o in outcomes.values() if o.derivation is not None]),
+        "tile-programs": _Listing([kernel.program for kernel in kernels]),
+        "kernels": _Listing([kernel.function.script() for kernel in kernels]),
+        "module": assembly,
+        "report": report,
     }
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Several values of one stage; written out only when asked for."""
+
+    values: Sequence[object]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.values))

@@ -74,6 +74,7 @@ class Outcome:
 def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     """Derive a canonical cascade (see :mod:`redfuser.cascade.canonical`) and choose its schedule."""
     from redfuser.algebra import derive
+    from redfuser.cascade.widen import widen
     from redfuser.tile import default_schedule
     from redfuser.tile.traffic import traffic
     from redfuser.tuning.cost import modelled_us
@@ -81,8 +82,9 @@ def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     moved = traffic(cascade)
     derivation: Derivation | None = None
     try:
-        derivation = derive(cascade, options.numerics)
-        choice = default_schedule(cascade, derivation, options.target)
+        wide = widen(cascade)
+        derivation = derive(wide, options.numerics)
+        choice = default_schedule(wide, derivation, options.target)
     except Exception as failure:
         return Outcome(moved, derivation, reason=_reason(failure))
     time = Time(modelled_us(moved, options.target), "modelled")
@@ -111,10 +113,11 @@ def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
 def _generate(
     cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, options: CompileOptions
 ) -> Kernel:
+    from redfuser.cascade.widen import widen
     from redfuser.codegen.cpu import check_kernel, generate, resources
     from redfuser.tile import build, verify
 
-    program = build(cascade, derivation, schedule, name)
+    program = build(widen(cascade), derivation, schedule, name)
     verify(program)
     function = generate(program, options.target)
     used = resources(function, options.target)

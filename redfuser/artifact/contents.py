@@ -37,7 +37,7 @@ class CompiledModule:
         inputs: what the module takes, in order.
         outputs: what it gives, in order.
         tuning_lock: text of ``tuning.lock``.
-        dump: stage name -> its value as text, for ``--dump``.
+        dump: stage name -> its value, whose text ``--dump`` writes.
     """
 
     report: FusionReport
@@ -46,7 +46,7 @@ class CompiledModule:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     tuning_lock: str
-    dump: Mapping[str, str] = field(default_factory=dict)
+    dump: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"compiled {self.report.model.name}"]

@@ -77,7 +77,7 @@ def write_artifact(compiled: CompiledModule, options: CompileOptions, output: Pa
     return manifest
 
 
-def write_dump(dump: Mapping[str, str], folder: Path) -> None:
+def write_dump(dump: Mapping[str, object], folder: Path) -> None:
     """Write one text file a stage.
 
     Raises:
@@ -85,7 +85,7 @@ def write_dump(dump: Mapping[str, str], folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_texts(folder, {f"{i:02}-{stage}.txt": text for i, (stage, text) in enumerate(dump.items())})
+        _write_texts(folder, {f"{i:02}-{stage}.txt": f"{value}\n" for i, (stage, value) in enumerate(dump.items())})
     except OSError as error:
         raise OutputError(f"cannot write the dump to {str(folder)!r}: {error.strerror or error}") from error
 
