@@ -2,15 +2,18 @@
 
 Every value's type is inferred from its node's inputs, so ``Shape`` of anything static is a constant
 and whatever depends on it folds at once. Constants are evaluated by the ONNX reference implementation.
+On the way an If with a known condition becomes the branch taken, an operator without a converter its definition.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from redfuser.frontend.branches import rename_reads, take_branch
 from redfuser.frontend.copies import copies_input
+from redfuser.frontend.expansion import expand
 from redfuser.frontend.values import GraphValues
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ _BOUNDED = frozenset(["NonZero", "Compress", "Unique"])
 
 
 def fold_constants(proto: ModelProto) -> ModelProto:
-    """Fold constants and shapes, and drop nodes that copy their input. ``value_info`` holds all types after it.
+    """Fold constants and shapes; drop nodes that copy their input. ``value_info`` holds all types after it.
 
     Args:
         proto: its inputs are static. Changed in place, and returned.
@@ -79,8 +82,11 @@ class _Folder:
                 continue
             self.values.infer(node)
             folded = self._fold(node)
+            definition = expand(node, self.values, self.proto) if folded is None else None
             if folded is not None:
                 self._add_constants(node, folded)
+            elif definition is not None:
+                pending += definition[::-1]
             elif copies_input(node, self.values):
                 self.copies[node.output[0]] = node.input[0]
             else:
@@ -95,7 +101,7 @@ class _Folder:
         has_subgraph = any(attribute.HasField("g") for attribute in node.attribute)
         if node.op_type in _KEEP or node.domain not in _DEFAULT_DOMAINS or has_subgraph:
             return None
-        if node.op_type == "Shape":
+        if node.op_type in ("Shape", "Size"):
             return self._shape(node)
         if all(map(self.values.is_known, node.input)) and self._is_affordable(node):
             return self._evaluate(node)
@@ -107,6 +113,8 @@ class _Folder:
         shape = self.values.shape(node.input[0])
         if shape is None:
             return None
+        if node.op_type == "Size":
+            return [numpy.array(math.prod(shape), numpy.int64)]
         bounds = {attribute.name: attribute.i for attribute in node.attribute}
         return [numpy.array(shape[slice(bounds.get("start"), bounds.get("end"))], numpy.int64)]
 

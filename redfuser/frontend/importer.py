@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 import tvm
-from onnx import GraphProto, ModelProto, NodeProto
-from tvm import relax
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto
+from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from redfuser.errors import UnsupportedOperatorError
@@ -72,12 +72,15 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 )
 
     def _construct_nodes(self, graph: GraphProto) -> None:
+        declared = {value.name: value.type for value in [*graph.value_info, *graph.output]}
         for index, node in enumerate(graph.node):
             inputs = onnx_frontend.onnx_input(self._nodes[name] if name else None for name in node.input)
             results = self._convert(node, inputs)
-            for place, (name, result) in enumerate(zip(node.output, results, strict=False)):
+            for place, name in enumerate(node.output):
                 if name:
-                    self._nodes[name] = self._bind(result, f"node{index}_output{place}")
+                    value = self._bind(results[place], f"node{index}_output{place}") if place < len(results) else None
+                    _require_tensor(node, value, declared.get(name))
+                    self._nodes[name] = value
 
     def _convert(self, node: NodeProto, inputs: Inputs) -> Sequence[relax.Expr]:
         """One expression for each output of the node."""
@@ -113,6 +116,26 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         if isinstance(result, relax.Constant | relax.PrimValue | relax.ShapeExpr):
             return result
         return self.bb.emit(result, name_hint=name)
+
+
+def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypeProto | None) -> None:
+    """Refuse an output that isn't a static tensor, or isn't of the type that ONNX infers for it."""
+    info = None if value is None else value.struct_info
+    kind = None if declared is None else declared.WhichOneof("value")
+    what = ""
+    if info is None:
+        what = "one of its outputs"
+    elif kind not in (None, "tensor_type") or not isinstance(info, relax.TensorStructInfo):
+        what = "an output that is no tensor"
+    elif info.shape is None or not all(isinstance(extent, tirx.IntImm) for extent in info.shape):
+        what = "an output whose shape depends on data"
+    elif declared is not None and declared.tensor_type.HasField("shape"):
+        shape = tuple(dim.dim_value for dim in declared.tensor_type.shape.dim)
+        dtype = onnx_frontend.get_type(declared.tensor_type.elem_type)
+        if tuple(map(int, info.shape)) != shape or info.dtype != dtype:
+            what = f"an output of {dtype}{list(shape)}, which TVM makes {info}"
+    if what:
+        raise UnsupportedOperatorError(f"operator {node.op_type} (node '{node.name}') is not supported with {what}")
 
 
 def _is_supported(node: NodeProto) -> bool:

@@ -8,26 +8,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import tvm
+from onnx import NodeProto
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend.constants import fold_views
 from redfuser.frontend.identities import start_at_infinity
 from redfuser.frontend.importer import marked_node
 
 
-def legalise(module: tvm.IRModule, operators: Sequence[str]) -> tuple[tvm.IRModule, dict[str, int]]:
+def legalise(module: tvm.IRModule, nodes: Sequence[NodeProto]) -> tuple[tvm.IRModule, dict[str, int]]:
     """Legalise an imported module.
 
     Args:
         module: as :func:`redfuser.frontend.importer.import_graph` gives it.
-        operators: operator of each ONNX node, by its index.
+        nodes: the ONNX nodes it was imported from.
 
     Returns:
         The module, and for each variable it binds the index of the ONNX node it came from.
+
+    Raises:
+        UnsupportedOperatorError: TVM has no lowering of some operator; names the node.
     """
+    operators = [node.op_type for node in nodes]
     module, owners = _rename(fold_views(module), {}, operators)
-    module = _run(module, relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps())
+    module = _legalise_operators(module, owners, nodes)
     module, owners = _rename(start_at_infinity(module), owners, operators)
     module = _run(
         module,
@@ -35,8 +41,50 @@ def legalise(module: tvm.IRModule, operators: Sequence[str]) -> tuple[tvm.IRModu
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
     )
-    bound = [binding.var.name_hint for block in module["main"].body.blocks for binding in block.bindings]
-    return module, {name: owners[name] for name in bound}
+    return module, {binding.var.name_hint: owners[binding.var.name_hint] for binding in _bindings(module)}
+
+
+def _legalise_operators(module: tvm.IRModule, owners: dict[str, int], nodes: Sequence[NodeProto]) -> tvm.IRModule:
+    try:
+        legal = _to_tir(module)
+    except Exception as error:  # TVM raises whatever comes to hand
+        culprit = next((b for b in _bindings(module) if not _is_legal(module, b)), None)
+        if culprit is None:
+            raise
+        raise _unsupported(nodes[owners[culprit.var.name_hint]]) from error
+    for binding in _bindings(legal):
+        value, owner = binding.value, owners.get(binding.var.name_hint)
+        is_operator = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+        if owner is not None and is_operator and value.op.name != "relax.call_tir":
+            raise _unsupported(nodes[owner])
+    return legal
+
+
+def _unsupported(node: NodeProto) -> UnsupportedOperatorError:
+    return UnsupportedOperatorError(
+        f"operator {node.op_type} (node '{node.name}') is not supported as used here: TVM has no lowering of it"
+    )
+
+
+def _to_tir(module: tvm.IRModule) -> tvm.IRModule:
+    return _run(module, relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps())
+
+
+def _is_legal(module: tvm.IRModule, binding: relax.Binding) -> bool:
+    """Whether a binding can be legalised on its own."""
+    result = relax.Var("result", binding.var.struct_info)
+    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(result, binding.value)])], result)
+    alone = relax.Function(relax.analysis.free_vars(binding.value), body, result.struct_info)
+    others = {var: f for var, f in module.functions_items() if var.name_hint != "main"}
+    try:
+        _to_tir(tvm.IRModule({**others, tvm.ir.GlobalVar("main"): alone.with_attr("global_symbol", "main")}))
+    except Exception:  # TVM raises whatever comes to hand
+        return False
+    return True
+
+
+def _bindings(module: tvm.IRModule) -> list[relax.Binding]:
+    return [binding for block in module["main"].body.blocks for binding in block.bindings]
 
 
 def _run(module: tvm.IRModule, *passes: tvm.transform.Pass) -> tvm.IRModule:
@@ -52,7 +100,7 @@ def _rename(
     put temporaries directly before the result they serve. Copies of variables are dropped.
     """
     main = module["main"]
-    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    bindings = _bindings(module)
     owner_of: dict[int, int] = {}
     owner = None
     for place in range(len(bindings) - 1, -1, -1):

@@ -92,7 +92,7 @@ def lower(
     from redfuser.frontend.legalise import legalise
 
     static = normalise(make_static(model.proto, dims, shapes))
-    module, owners = legalise(import_graph(static), [node.op_type for node in static.graph.node])
+    module, owners = legalise(import_graph(static), static.graph.node)
     nodes = static.graph.node
     main = module["main"]
     inputs = [_spec(value.name, p) for value, p in zip(static.graph.input, main.params, strict=True)]

@@ -74,6 +74,8 @@ class GraphValues:
             return onnx.shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
             )
+        except ValueError:
+            return {}  # sequences and optionals of unknown elements, which the importer refuses
         except onnx.shape_inference.InferenceError as error:
             reason = str(error).strip().splitlines()[-1]
             raise ModelError(f"node '{node.name}' ({node.op_type}) doesn't fit its inputs: {reason}") from error

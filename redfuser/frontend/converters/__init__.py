@@ -1,13 +1,22 @@
 """ONNX operators that TVM's stock converters get wrong or lack, as Relax expressions. Imports TVM."""
 
+from collections.abc import Sequence
+
+from tvm import relax
+
 from redfuser.frontend.converters.attention import convert_attention
-from redfuser.frontend.converters.common import Converter, widened
-from redfuser.frontend.converters.elementwise import convert_clip
+from redfuser.frontend.converters.common import Attributes, Converter, Inputs, widened
+from redfuser.frontend.converters.elementwise import convert_clip, convert_is_inf, convert_pow
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
+from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
 from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_rms_norm
 from redfuser.frontend.converters.quantize import convert_dynamic_quantize
-from redfuser.frontend.converters.reductions import CONVERT_REDUCE_MAX, CONVERT_REDUCE_MIN
+from redfuser.frontend.converters.reductions import (
+    CONVERT_REDUCE_MAX,
+    CONVERT_REDUCE_MIN,
+    convert_reduce_log_sum_exp,
+)
 from redfuser.frontend.converters.selection import convert_cum_sum, convert_top_k
 
 __all__ = ["CONVERTERS", "Converter", "converter_of", "widened"]
@@ -23,9 +32,12 @@ CONVERTERS: dict[str, Converter] = {
     "GatherElements": convert_gather_elements,
     "GatherND": convert_gather_nd,
     "Gemm": convert_gemm,
+    "IsInf": convert_is_inf,
     "LayerNormalization": convert_layer_norm,
     "MatMul": convert_mat_mul,
+    "Pow": convert_pow,
     "RMSNormalization": convert_rms_norm,
+    "ReduceLogSumExp": convert_reduce_log_sum_exp,
     "ReduceMax": CONVERT_REDUCE_MAX,
     "ReduceMin": CONVERT_REDUCE_MIN,
     "Reshape": convert_reshape,
@@ -61,5 +73,10 @@ _WIDENED = frozenset(
 
 def converter_of(operator: str, stock: Converter) -> Converter:
     """Our converter of an operator of the default domain, or TVM's; with a wide accumulator in any case."""
-    convert = CONVERTERS.get(operator, stock)
+
+    def guarded(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr | Sequence[relax.Expr]:
+        refuse_wrong_use(operator, inputs, attributes)
+        return stock(bb, inputs, attributes)
+
+    convert = CONVERTERS.get(operator, guarded)
     return widened(convert) if operator in _WIDENED else convert

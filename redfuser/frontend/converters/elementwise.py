@@ -48,3 +48,25 @@ def _clip_to_numbers(bb: relax.BlockBuilder, data: relax.Expr, low: float, high:
         return te.compute(shape_of(data), element, name="clip")
 
     return bb.emit_te(clip, data, primfunc_name_hint="clip")
+
+
+def convert_is_inf(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """IsInf of either sign, or of one."""
+    data = inputs[0]
+    signs = {math.inf: attributes.get("detect_positive", 1), -math.inf: attributes.get("detect_negative", 1)}
+    found = [bb.emit(R.equal(data, relax.const(value, dtype_of(data)))) for value, wanted in signs.items() if wanted]
+    if not found:
+        return R.full(shape_of(data), relax.const(False, "bool"), "bool")
+    return found[0] if len(found) == 1 else R.logical_or(*found)
+
+
+def convert_pow(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """Pow; the result has the base's type. Powers of integers go through float64, exact up to 2**53."""
+    base, exponent = inputs[0], inputs[1]
+    dtype = dtype_of(base)
+    common = dtype if "float" in dtype else "float64"
+    left, right = (
+        value if dtype_of(value) == common else bb.emit(R.astype(value, common)) for value in (base, exponent)
+    )
+    power = R.power(left, right)
+    return power if common == dtype else R.astype(bb.emit(R.round(bb.emit(power))), dtype)

@@ -1,4 +1,4 @@
-"""ReduceMax and ReduceMin as bare reductions, without the stock chain that looks for NaN."""
+"""Reductions: extrema without the stock chain that looks for NaN, and log-sum-exp of infinities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, optional
+from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, optional, shape_of
 
 
 def _reduction(reduce: Callable[..., relax.Expr]) -> Converter:
@@ -16,9 +16,26 @@ def _reduction(reduce: Callable[..., relax.Expr]) -> Converter:
         axes = list(attributes.get("axes", ())) if given is None else constant(given, "axes").tolist()
         if not axes and attributes.get("noop_with_empty_axes", 0):
             return data
-        return reduce(data, [int(axis) for axis in axes] or None, bool(attributes.get("keepdims", 1)))
+        which, keep = [int(axis) for axis in axes] or None, bool(attributes.get("keepdims", 1))
+        if dtype_of(data) == "bool":
+            return R.astype(bb.emit(reduce(bb.emit(R.astype(data, "int8")), which, keep)), "bool")
+        return reduce(data, which, keep)
 
     return convert
+
+
+def convert_reduce_log_sum_exp(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """``log Σ exp(x − max) + max``; an infinite maximum is the result, where the formula gives NaN."""
+    data, given = inputs[0], optional(inputs, 1)
+    axes = list(attributes.get("axes", ())) if given is None else constant(given, "axes").tolist()
+    if not axes and attributes.get("noop_with_empty_axes", 0):
+        return data
+    which = [int(axis) for axis in axes] or list(range(len(shape_of(data))))
+    top = bb.emit(R.max(data, which, True))
+    total = bb.emit(R.sum(bb.emit(R.exp(bb.emit(R.subtract(data, top)))), which, True))
+    finite = bb.emit(R.add(bb.emit(R.log(total)), top))
+    result = bb.emit(R.where(bb.emit(R.isinf(top)), top, finite))
+    return result if attributes.get("keepdims", 1) else R.squeeze(result, which)
 
 
 CONVERT_REDUCE_MAX = _reduction(R.max)

@@ -1,0 +1,67 @@
+"""Uses of operators that TVM's stock converters accept but get wrong: refused, since wrong is worse than unsupported.
+
+Each was found by running ONNX's own test cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redfuser.frontend.converters.common import Attributes, Inputs, constant, dtype_of, optional, shape_of
+
+
+def _conv_transpose(inputs: Inputs, attributes: Attributes) -> str:
+    if any(step != 1 for step in attributes.get("dilations", ())):
+        return "dilations"
+    return "output_shape" if "output_shape" in attributes else ""
+
+
+def _lp_pool(inputs: Inputs, attributes: Attributes) -> str:
+    return "the sum of powers of negative numbers" if attributes.get("p", 2) % 2 or attributes.get("pads") else ""
+
+
+def _mod(inputs: Inputs, attributes: Attributes) -> str:
+    is_float = inputs[0] is not None and "float" in dtype_of(inputs[0])
+    return "floating-point operands" if is_float else ""
+
+
+def _resize(inputs: Inputs, attributes: Attributes) -> str:
+    if attributes.get("antialias", 0):
+        return "antialias"
+    mode = attributes.get("mode", b"nearest")
+    if mode == b"cubic":
+        return "mode cubic"
+    data, scales = inputs[0], optional(inputs, 2)
+    if data is None or scales is None or mode == b"nearest":
+        return ""
+    extents = [scale * extent for scale, extent in zip(constant(scales, "scales"), shape_of(data), strict=True)]
+    return "" if all(abs(extent - round(extent)) < 1e-4 for extent in extents) else "scales that don't divide evenly"
+
+
+def _roi_align(inputs: Inputs, attributes: Attributes) -> str:
+    return "mode max" if attributes.get("mode", b"avg") == b"max" else ""
+
+
+def _space_to_depth(inputs: Inputs, attributes: Attributes) -> str:
+    return "mode CRD" if attributes.get("mode", b"DCR") == b"CRD" else ""
+
+
+_GUARDS: dict[str, Callable[[Inputs, Attributes], str]] = {
+    "ConvTranspose": _conv_transpose,
+    "LpPool": _lp_pool,
+    "Mod": _mod,
+    "Resize": _resize,
+    "RoiAlign": _roi_align,
+    "SpaceToDepth": _space_to_depth,
+}
+
+
+def refuse_wrong_use(operator: str, inputs: Inputs, attributes: Attributes) -> None:
+    """Check a use of an operator of the default domain.
+
+    Raises:
+        NotImplementedError: TVM would get it wrong; says what about it.
+    """
+    what = _GUARDS[operator](inputs, attributes) if operator in _GUARDS else ""
+    if what:
+        raise NotImplementedError(f"{what} is not implemented")
