@@ -8,6 +8,7 @@ functions g of the element alone, the change of base is ``M(D, D') = W(D') W(D)�
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,38 +49,94 @@ def close(core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Bu
             witness, or with the rank that was passed.
     """
     if any(flag in core.free_symbols for flag in reading.flags):
-        raise NotFusible(
-            "not-finite-rank", "the map switches between two formulas on an earlier result", reading.words(core)
-        )
-    basis, rows = _derivatives(core, atoms, reading, budget)
-    functions = sorted({g for row in rows for g in row}, key=str)
-    weights = sympy.Matrix([[row.get(g, sympy.Integer(0)) for g in functions] for row in rows])
-    matrix = _change_of_base(weights, atoms, budget)
-    return Closure(tuple(basis), matrix)
+        text = "the map switches between two formulas on an earlier result"
+        raise NotFusible("not-finite-rank", text, reading.words(core))
+    for generate in (_first_independent, _highest_independent):
+        members = generate(core, atoms, reading, budget)
+        functions = sorted({g for member in members for g in member.row}, key=str)
+        weights = _weights(members, functions)
+        columns = _independent_columns(weights)
+        if len(columns) == len(members) and _regular(weights[:, columns], atoms):
+            matrix = _change_of_base(weights, columns, atoms, budget)
+            return Closure(tuple(member.formula for member in members), matrix)
+    text = "the change of base point is singular where two earlier results meet"
+    raise NotFusible("not-finite-rank", text, reading.words(core))
 
 
-def _derivatives(
+@dataclass(frozen=True)
+class _Member:
+    """A derivative of the map, also written as Σ g(x)·h(D): ``row`` maps g to h."""
+
+    formula: Formula
+    row: dict[Formula, Formula]
+
+
+def _first_independent(
     core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Budget
-) -> tuple[list[Formula], list[dict[Formula, Formula]]]:
-    """The basis, and each member written as Σ g(x)·h(D)."""
-    basis = [core]
-    rows = [_written_out(core, reading, budget)]
+) -> tuple[_Member, ...]:
+    """Derivatives in order, until they depend on those before them: the fewest."""
+    members = [_Member(core, _written_out(core, reading, budget))]
     place = 0
-    while place < len(basis):
+    while place < len(members):
         for atom in atoms:
-            derivative = _shortest(_monic(sympy.diff(basis[place], atom), atoms), basis)
-            if derivative == 0:
+            derivative = _derivative(members[place], atom, atoms, [m.formula for m in members], reading, budget)
+            if derivative is None or not _independent([*members, derivative]):
                 continue
-            row = _written_out(derivative, reading, budget)
-            if not _independent([*rows, row], atoms):
-                continue
-            basis.append(derivative)
-            rows.append(row)
-            if len(basis) > LARGEST_RANK:
+            members.append(derivative)
+            if len(members) > LARGEST_RANK:
                 text = f"the derivatives of the map are still independent after {LARGEST_RANK} members"
                 raise NotFusible("not-finite-rank", text, reading.words(core))
         place += 1
-    return basis, rows
+    return tuple(members)
+
+
+def _highest_independent(
+    core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Budget
+) -> tuple[_Member, ...]:
+    """The same span from its highest derivatives down, after the map itself.
+
+    Of g(x-μ), g(x-ν) and g any two span the third, but only with g among them no coefficient is 1/(μ-ν).
+    """
+    first = _Member(core, _written_out(core, reading, budget))
+    found, level = [first], [first]
+    for _ in range(LARGEST_RANK):
+        above = [_derivative(member, atom, atoms, [], reading, budget) for member in level for atom in atoms]
+        level = []
+        for member in above:
+            if member is not None and all(member.row != other.row for other in found):
+                found.append(member)
+                level.append(member)
+    chosen = [first]
+    for member in reversed(found[1:]):
+        if len(chosen) < LARGEST_RANK and _independent([*chosen, member]):
+            chosen.append(member)
+    return (first, *reversed(chosen[1:]))
+
+
+def _derivative(
+    member: _Member,
+    atom: Symbol,
+    atoms: tuple[Symbol, ...],
+    earlier: list[Formula],
+    reading: Reading,
+    budget: Budget,
+) -> _Member | None:
+    formula = _shortest(_monic(sympy.diff(member.formula, atom), atoms), earlier)
+    return None if formula == 0 else _Member(formula, _written_out(formula, reading, budget))
+
+
+def _weights(members: Sequence[_Member], functions: list[Formula]) -> sympy.Matrix:
+    return sympy.Matrix([[member.row.get(g, sympy.S.Zero) for g in functions] for member in members])
+
+
+def _regular(square: sympy.Matrix, atoms: tuple[Symbol, ...]) -> bool:
+    """Whether W is invertible at every base point: its determinant has no factor that vanishes somewhere."""
+    domain = DomainMatrix.from_Matrix(square).to_field()
+    determinant = domain.domain.to_sympy(domain.det())
+    if determinant.has(sympy.sin, sympy.cos):
+        determinant = sympy.trigsimp(determinant)
+    factors = sympy.Mul.make_args(sympy.factor(determinant))
+    return not any(factor.as_base_exp()[0].is_Add and factor.has(*atoms) for factor in factors)
 
 
 def _shortest(derivative: Formula, basis: list[Formula]) -> Formula:
@@ -128,15 +185,16 @@ def _numeric(weights: sympy.Matrix, seed: int) -> np.ndarray:
     return np.array(values.tolist(), dtype=np.complex128)
 
 
-def _independent(rows: list[dict[Formula, Formula]], atoms: tuple[Symbol, ...]) -> bool:
-    """Whether the last row raises the rank at a generic point; a wrong answer is caught when M is checked."""
-    functions = sorted({g for row in rows for g in row}, key=str)
-    weights = sympy.Matrix([[row.get(g, sympy.Integer(0)) for g in functions] for row in rows])
-    return any(int(np.linalg.matrix_rank(_numeric(weights, seed), tol=1e-9)) == len(rows) for seed in (1, 2))
+def _independent(members: Sequence[_Member]) -> bool:
+    """Whether the last member raises the rank at a generic point; a wrong answer is caught when M is checked."""
+    functions = sorted({g for member in members for g in member.row}, key=str)
+    weights = _weights(members, functions)
+    return any(int(np.linalg.matrix_rank(_numeric(weights, seed), tol=1e-9)) == len(members) for seed in (1, 2))
 
 
-def _change_of_base(weights: sympy.Matrix, atoms: tuple[Symbol, ...], budget: Budget) -> sympy.Matrix:
-    columns = _independent_columns(weights)
+def _change_of_base(
+    weights: sympy.Matrix, columns: list[int], atoms: tuple[Symbol, ...], budget: Budget
+) -> sympy.Matrix:
     square = weights[:, columns]
     swap = {atom: origin(atom) for atom in atoms}
     inverse = DomainMatrix.from_Matrix(square.xreplace(swap)).to_field().inv().to_Matrix()

@@ -31,7 +31,7 @@ Matrix = tuple[tuple[Expr | None, ...], ...]
 
 def corrections(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, bases: Needs) -> Matrix:
     """M as expressions, entry by entry; ``None`` where it is 0."""
-    bounded = _vanishing(analysis, elements, cascade, bases)
+    bounded = vanishing(analysis, elements, cascade, bases)
     raw = _printed(analysis, cascade, bounded)
     if not bounded or all(_finite_at_identity(entry, bounded) for row in raw for entry in row if entry is not None):
         return raw
@@ -46,8 +46,8 @@ def needs_count(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade
     """Whether a correction could overflow while the state is still the identity."""
     exponential = any(entry.has(sympy.exp) or _has_power(entry) for entry in analysis.closure.matrix)
     streamed = analysis.streamed_results
-    vanishing = {r.result for r in _vanishing(analysis, elements, cascade, bases)}
-    return exponential and not streamed <= vanishing and not _anchored(analysis, vanishing, cascade)
+    bounded = {r.result for r in vanishing(analysis, elements, cascade, bases)}
+    return exponential and not streamed <= bounded and not _anchored(analysis, bounded, cascade)
 
 
 def unless_empty(matrix: Matrix, marker: Expr, identity: float) -> Matrix:
@@ -60,12 +60,12 @@ def _has_power(entry: sympy.Expr) -> bool:
     return any(not node.exp.is_number for node in entry.atoms(sympy.Pow))
 
 
-def _anchored(analysis: Analysis, vanishing: set[Tensor], cascade: Cascade) -> bool:
+def _anchored(analysis: Analysis, bounded: set[Tensor], cascade: Cascade) -> bool:
     """Whether the exponentials only hold extrema at which every element vanishes."""
     inside = {s for entry in analysis.closure.matrix for node in entry.atoms(sympy.exp) for s in node.free_symbols}
     atoms = [expr for symbol, expr in analysis.streamed.items() if {symbol, origin(symbol)} & inside]
     used = {r.result for r in cascade.reductions for expr in atoms for node in walk(expr) if node == r.value}
-    return bool(vanishing) and used <= vanishing
+    return bool(bounded) and used <= bounded
 
 
 def _unless(condition: Expr, value: Expr, otherwise: float) -> Expr:
@@ -94,7 +94,7 @@ def printed(matrix: sympy.Matrix, leaves: Leaves, dtype: str) -> Matrix:
     )
 
 
-def _vanishing(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, bases: Needs) -> tuple[Reduction, ...]:
+def vanishing(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, bases: Needs) -> tuple[Reduction, ...]:
     """The streamed extrema whose identity, as the score, makes every element vanish (or be NaN in any case)."""
     streamed = [r for r in cascade.reductions if r.result in analysis.streamed_results]
     extrema = [r for r in streamed if r.combiner in ("max", "min") and "float" in r.result.dtype]

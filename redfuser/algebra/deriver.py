@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sympy
+from dataclasses import replace
 
 from redfuser.algebra import certificate, witnesses
 from redfuser.algebra.analysis import Analysis, analyse
 from redfuser.algebra.assumptions import signs
+from redfuser.algebra.bases import needs
 from redfuser.algebra.budget import Budget, NotFusible
+from redfuser.algebra.corrections import vanishing
 from redfuser.algebra.derivation import Derivation, Proof
 from redfuser.algebra.printing import NotPrintable
 from redfuser.algebra.recurrence import recurrences
@@ -40,7 +42,13 @@ def _proved(cascade: Cascade, exactness: str) -> Derivation:
     proofs = certificate.symbolic(analyses)
     if exactness == REORDERED:
         proofs = (*proofs, Proof(BOUND, "rounding bound"))
-    return _written(cascade, analyses, exactness, (*proofs, *_checked(cascade, exactness)))
+    try:
+        items = recurrences(analyses, cascade)
+    except NotPrintable as reason:
+        raise NotFusible("not-printable", "no operator computes a part of the correction", str(reason)) from reason
+    form = "rank-1" if all(len(item.state) == 1 for item in items) else "finite-rank"
+    derivation = Derivation(cascade.name, form, items, exactness, proofs)
+    return replace(derivation, proofs=(*proofs, *_checked(cascade, derivation, _masked(cascade, analyses, derivation))))
 
 
 def analyses_of(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
@@ -53,39 +61,29 @@ def analyses_of(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
     return tuple(analyse(r, cascade, sign, budget, exactness == REORDERED) for r in cascade.reductions)
 
 
-def _written(
-    cascade: Cascade, analyses: tuple[Analysis, ...], exactness: str, proofs: tuple[Proof, ...] = ()
-) -> Derivation:
-    try:
-        items = recurrences(analyses, cascade)
-    except NotPrintable as reason:
-        raise NotFusible("not-printable", "no operator computes a part of the correction", str(reason)) from reason
-    form = "rank-1" if all(len(item.state) == 1 for item in items) else "finite-rank"
-    return Derivation(cascade.name, form, items, exactness, proofs)
-
-
-def _checked(cascade: Cascade, exactness: str) -> tuple[Proof, ...]:
-    """The float64 check, on the small form of the cascade derived by the same route."""
+def _checked(cascade: Cascade, derivation: Derivation, masked: frozenset[str]) -> tuple[Proof, ...]:
+    """The float64 check, of these very recurrences on the small form of the cascade."""
     proofs: list[Proof] = []
     for length in dict.fromkeys(min(length, cascade.axis.extent) for length in witnesses.LENGTHS):
-        small = witnesses.small(cascade, length)
-        analyses = analyses_of(small, exactness)
-        tensors = witnesses.data(small, _masked(small, analyses))
-        proofs += certificate.check(small, _written(small, analyses, exactness), tensors)
+        small = witnesses.Small(cascade, length)
+        cut_down = small.derivation(derivation)
+        tensors = witnesses.data(small.cascade, masked)
+        proofs += certificate.check(small.cascade, cut_down, tensors)
     return tuple(proofs)
 
 
-def _masked(cascade: Cascade, analyses: tuple[Analysis, ...]) -> frozenset[Tensor]:
-    """Extrema that only enter as ``exp(s - m)``: their scores may be infinite.
+def _masked(cascade: Cascade, analyses: tuple[Analysis, ...], derivation: Derivation) -> frozenset[str]:
+    """Names of extrema that only enter where a masked element vanishes, as in ``exp(s - m)``.
 
-    Elsewhere an infinite score makes the unfused cascade compute ``∞ - ∞``, at places where the recurrence need not.
+    Their scores may be infinite. Elsewhere an infinite score makes the unfused cascade compute ``∞ - ∞``, at places
+    where the recurrence need not.
     """
     extrema = {r.result for r in cascade.reductions if r.combiner in ("max", "min")}
-    for analysis in analyses:
-        exponential = all(entry == 0 or entry.has(sympy.exp) for entry in analysis.closure.matrix)
-        if not exponential:
-            extrema -= analysis.streamed_results
+    for analysis, item in zip(analyses, derivation.recurrences, strict=True):
+        elements = tuple(part.element for part in item.state[: analysis.closure.rank])
+        harmless = {r.result for r in vanishing(analysis, elements, cascade, needs(analyses))}
+        extrema -= analysis.streamed_results - harmless
         if analysis.separation.transform != "mul":
             extrema -= analysis.deferred_results
     streamed = frozenset[Tensor]().union(*(analysis.streamed_results for analysis in analyses))
-    return streamed & extrema
+    return frozenset(tensor.name for tensor in streamed & extrema)

@@ -72,8 +72,8 @@ class Pair:
 def largest(count: int) -> Monoid:
     """The ``count`` largest of a bag, as a descending tuple; NaN counts as largest, as in ONNX."""
 
-    def key(value: float) -> float:
-        return math.inf if math.isnan(value) else value
+    def key(value: float) -> tuple[bool, float]:
+        return math.isnan(value), value
 
     def combine(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(sorted(a + b, key=key, reverse=True)[:count])

@@ -8,10 +8,12 @@ values a check needs whatever producers, masks or tables they come from, and all
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, load, loads, substitute, transform, walk
 
@@ -47,58 +49,91 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def small(cascade: Cascade, length: int) -> Cascade:
-    """``cascade`` over ``length`` elements, two points of each other axis, and the scenarios in front.
+class Small:
+    """A cascade cut down to ``length`` elements, two points of each other axis, and the scenarios in front.
 
     Constants equal to the axis' extent, or its inverse, follow the axis: a mean stays a mean.
+
+    Args:
+        cascade: any cascade.
+        length: extent of the shared axis; no more than it has.
     """
-    scenario = Axis(cascade.axis.dtype, "scenario", len(SCENARIOS))
-    length = min(length, cascade.axis.extent)
-    axes = {cascade.axis: Axis(cascade.axis.dtype, cascade.axis.name, length)}
-    for item in cascade.reductions:
-        for other in item.axes:
-            axes.setdefault(other, Axis(other.dtype, other.name, min(other.extent, _OTHER)))
-    results = {r.result: _with_scenarios(r, axes, scenario) for r in cascade.reductions}
-    inputs: dict[Load, Load] = {}
 
-    def leaf(node: Load) -> Load:
-        if node not in inputs:
+    def __init__(self, cascade: Cascade, length: int) -> None:
+        self.original = cascade
+        self.length = min(length, cascade.axis.extent)
+        self.scenario = Axis(cascade.axis.dtype, "scenario", len(SCENARIOS))
+        self.axes = {cascade.axis: Axis(cascade.axis.dtype, cascade.axis.name, self.length)}
+        for item in cascade.reductions:
+            for other in item.axes:
+                self.axes.setdefault(other, Axis(other.dtype, other.name, min(other.extent, _OTHER)))
+        self.results = {item.result.name: item for item in cascade.reductions}
+        self.inputs: dict[Load, Load] = {}
+        self.cascade = self._cascade()
+
+    def derivation(self, derivation: Derivation) -> Derivation:
+        """The same recurrences over the small cascade's tensors."""
+        items = []
+        for item in derivation.recurrences:
+            state = []
+            for part in item.state:
+                correction = tuple(factor and self.expr(factor) for factor in part.correction)
+                state.append(replace(part, tensor=self.tensor(part.tensor), element=self.expr(part.element)))
+                state[-1] = replace(state[-1], correction=correction)
+            base, finish = item.base and self.expr(item.base), self.expr(item.finish)
+            result = self.tensor(item.result)
+            items.append(replace(item, result=result, state=tuple(state), base=base, finish=finish))
+        return replace(derivation, recurrences=tuple(items))
+
+    def tensor(self, tensor: Tensor) -> Tensor:
+        """A result, or a tensor that belongs to one, with scenarios."""
+        kept = self._axes_of_result(tensor)
+        return Tensor(tensor.name, tuple(a.extent for a in kept), tensor.dtype)
+
+    def expr(self, expr: Expr) -> Expr:
+        """An expression of the cascade or a derivation over the small cascade's tensors."""
+        swaps: dict[Expr, Expr] = {}
+        for node in _outermost(expr):
+            if node.tensor.name.partition(".")[0] in self.results:
+                swaps[node] = load(self.tensor(node.tensor), *self._axes_of_result(node.tensor))
+            else:
+                swaps[node] = self._input(node)
+        return transform(substitute(expr, swaps), self._resized)
+
+    def _axes_of_result(self, tensor: Tensor) -> tuple[Axis, ...]:
+        owner = self.results[tensor.name.partition(".")[0]]
+        return (self.scenario, *(self.axes[a] for a in owner.axes))
+
+    def _input(self, node: Load) -> Load:
+        if node not in self.inputs:
             used = axes_of(node)
-            kept = [scenario, *(axes[a] for a in axes if a in used and a != cascade.axis)]
-            kept += [axes[cascade.axis]] if cascade.axis in used else []
-            inputs[node] = load(Tensor(f"in{len(inputs)}", tuple(a.extent for a in kept), node.dtype), *kept)
-        return inputs[node]
+            over = self.original.axis
+            kept = [self.scenario, *(new for old, new in self.axes.items() if old in used and old != over)]
+            kept += [self.axes[over]] if over in used else []
+            name, extents = f"in{len(self.inputs)}", tuple(a.extent for a in kept)
+            self.inputs[node] = load(Tensor(name, extents, node.dtype), *kept)
+        return self.inputs[node]
 
-    def element(expr: Expr) -> Expr:
-        outer: dict[Expr, Expr] = {r.value: results[r.result].value for r in cascade.reductions}
-        outer.update({node: leaf(node) for node in _outermost(expr) if node.tensor not in results})
-        shrunk = substitute(expr, outer)
-        return transform(shrunk, lambda node: _resized(node, axes, cascade.axis.extent, length))
+    def _resized(self, node: Expr) -> Expr:
+        extent = self.original.axis.extent
+        if isinstance(node, Axis):
+            return self.axes.get(node, node)
+        if isinstance(node, Const) and "float" in node.dtype and extent > 1:
+            if node.value == extent:
+                return Const(node.dtype, float(self.length))
+            if np.isclose(node.value, 1 / extent, rtol=1e-6, atol=0):
+                return Const(node.dtype, 1 / self.length)
+        return node
 
-    reductions = []
-    for item in cascade.reductions:
-        new = results[item.result]
-        reductions.append(Reduction(new.result, item.combiner, new.axes, axes[item.over], element(item.map)))
-    rows = (scenario, *(axes[a] for a in cascade.rows if a in axes))
-    tensors = tuple(node.tensor for node in inputs.values())
-    return Cascade(cascade.name, rows, axes[cascade.axis], tensors, (), tuple(reductions), ())
-
-
-def _with_scenarios(item: Reduction, axes: dict[Axis, Axis], scenario: Axis) -> Reduction:
-    kept = (scenario, *(axes[a] for a in item.axes))
-    result = Tensor(item.result.name, tuple(a.extent for a in kept), item.result.dtype)
-    return Reduction(result, item.combiner, kept, axes[item.over], item.map)
-
-
-def _resized(node: Expr, axes: dict[Axis, Axis], extent: int, length: int) -> Expr:
-    if isinstance(node, Axis):
-        return axes.get(node, node)
-    if isinstance(node, Const) and "float" in node.dtype and extent > 1:
-        if node.value == extent:
-            return Const(node.dtype, float(length))
-        if np.isclose(node.value, 1 / extent, rtol=1e-6, atol=0):
-            return Const(node.dtype, 1 / length)
-    return node
+    def _cascade(self) -> Cascade:
+        original, over = self.original, self.axes[self.original.axis]
+        reductions = tuple(
+            Reduction(self.tensor(r.result), r.combiner, self._axes_of_result(r.result), over, self.expr(r.map))
+            for r in original.reductions
+        )
+        rows = (self.scenario, *(self.axes[a] for a in original.rows if a in self.axes))
+        inputs = tuple(node.tensor for node in self.inputs.values())
+        return Cascade(original.name, rows, over, inputs, (), reductions, ())
 
 
 def _outermost(expr: Expr) -> tuple[Load, ...]:
@@ -107,15 +142,14 @@ def _outermost(expr: Expr) -> tuple[Load, ...]:
     return tuple(node for node in loads(expr) if node not in inner)
 
 
-def data(cascade: Cascade, masked: frozenset[Tensor]) -> dict[Tensor, Array]:
-    """Contents for the inputs of a :func:`small` cascade.
+def data(cascade: Cascade, masked: frozenset[str]) -> dict[Tensor, Array]:
+    """Contents for the inputs of a :class:`Small` cascade.
 
     Args:
-        cascade: as :func:`small` made it.
-        masked: extrema whose scores also take infinities and NaN, as those of a softmax do.
+        masked: names of extrema whose scores also take infinities and NaN, as those of a softmax do.
     """
     generator = np.random.default_rng(2026)
-    scores = {node.tensor for r in cascade.reductions if r.result in masked for node in loads(r.map)}
+    scores = {node.tensor for r in cascade.reductions if r.result.name in masked for node in loads(r.map)}
     return {tensor: _contents(tensor, generator, tensor in scores) for tensor in cascade.inputs}
 
 

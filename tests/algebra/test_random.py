@@ -1,0 +1,121 @@
+"""Random cascades: what is declared fusible equals the unsplit value at every cut; what isn't has a witness."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redfuser.algebra import Memo, derive
+from redfuser.algebra.replay import Replay, direct
+from redfuser.cascade.model import Cascade
+from redfuser.expr import Axis, Expr, Tensor, axis, load, number, op
+from tests.algebra.build import Builder
+
+LENGTH = 11
+SHORT = axis("l", LENGTH)
+ROW = Axis("int64", "i", 3)
+MEMO: Memo = {}
+
+
+def element(name: str) -> Expr:
+    return load(Tensor(name, (ROW.extent, LENGTH), "float64"), ROW, SHORT)
+
+
+def literal(value: float) -> Expr:
+    return number(value, "float64")
+
+
+X, Y = element("x"), element("y")
+ELEMENTS = st.sampled_from([X, Y, op("abs", X), op("mul", X, Y), op("tanh", Y), op("exp", X), literal(2)])
+
+
+@st.composite
+def rank_one(draw: st.DrawFn) -> Cascade:
+    """A chain of reductions whose maps are products of element factors and functions of earlier results."""
+    build = Builder(SHORT)
+    m = build.reduce("m", draw(st.sampled_from(["max", "min"])), X)
+    results = [build.reduce("q", "sum", op("exp", op("sub", X, m)) if draw(st.booleans()) else op("exp", Y))]
+    for number_ in range(draw(st.integers(1, 2))):
+        factor: Expr = draw(ELEMENTS)
+        for _ in range(draw(st.integers(1, 3))):
+            result = draw(st.sampled_from(results))
+            positive = op("add", op("abs", result), literal(1))
+            by = [results[0], positive, op("sqrt", positive), literal(0.5)]
+            factor = op(draw(st.sampled_from(["mul", "div"])), factor, draw(st.sampled_from(by)))
+            if draw(st.booleans()):
+                factor = op("mul", factor, draw(ELEMENTS))
+        if draw(st.booleans()):
+            factor = op("mul", op("exp", op("mul", op("sub", X, m), literal(0.5))), factor)
+        results.append(build.reduce(f"r{number_}", "sum", factor))
+    return build.build()
+
+
+@st.composite
+def polynomial(draw: st.DrawFn) -> Cascade:
+    """A sum of products of differences from earlier means: finite rank, if it isn't too large."""
+    build = Builder(SHORT)
+    means = [op("div", build.reduce(f"s{n}", "sum", e), literal(LENGTH)) for n, e in enumerate((X, Y))]
+    total: Expr = literal(0.25)
+    for _ in range(draw(st.integers(1, 2))):
+        term: Expr = draw(ELEMENTS)
+        for _ in range(draw(st.integers(1, 2))):
+            term = op("mul", term, op("sub", draw(st.sampled_from([X, Y])), draw(st.sampled_from(means))))
+        total = op(draw(st.sampled_from(["add", "sub"])), total, term)
+    build.reduce("o", "sum", total)
+    return build.build()
+
+
+@st.composite
+def not_closing(draw: st.DrawFn) -> Cascade:
+    """A map through which no change of base passes."""
+    build = Builder(SHORT)
+    r = build.reduce("r", draw(st.sampled_from(["max", "sum"])), X)
+    gap = op("sub", draw(st.sampled_from([X, Y])), r)
+    function = draw(st.sampled_from(["tanh", "abs", "round", "sigmoid", "erf", "floor"]))
+    build.reduce("o", "sum", op("mul", op(function, gap), draw(ELEMENTS)))
+    return build.build()
+
+
+def contents(cascade: Cascade, seed: int) -> dict[Tensor, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return {t: generator.normal(size=t.shape) * generator.choice([0.3, 3.0]) for t in cascade.inputs}
+
+
+def check_every_cut(cascade: Cascade, seed: int) -> None:
+    derivation = derive(cascade, memo=MEMO)
+    assert derivation.incremental, f"{cascade}\n{derivation}"
+    tensors = contents(cascade, seed)
+    expected = direct(cascade, tensors)
+    replay = Replay(cascade, derivation, tensors)
+    for cut in range(1, LENGTH):
+        found = replay.run([[range(cut)], [range(cut, LENGTH)]])
+        streamed = replay.run([[range(cut), range(cut, LENGTH)]])
+        for reduction in cascade.reductions:
+            want = expected[reduction.result]
+            for got in (found, streamed):
+                np.testing.assert_allclose(got[reduction.result], want, rtol=1e-8, atol=1e-8 * (1 + np.abs(want).max()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(rank_one(), st.integers(0, 10))
+def test_rank_one(cascade: Cascade, seed: int) -> None:
+    check_every_cut(cascade, seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(polynomial(), st.integers(0, 10))
+def test_polynomials_in_means(cascade: Cascade, seed: int) -> None:
+    derivation = derive(cascade, memo=MEMO)
+    if derivation.incremental:
+        check_every_cut(cascade, seed)
+    else:
+        assert derivation.obstacle is not None and "independent after" in derivation.obstacle.text, str(derivation)
+
+
+@settings(max_examples=25, deadline=None)
+@given(not_closing())
+def test_the_witness_of_a_refusal_names_the_mixing_part(cascade: Cascade) -> None:
+    obstacle = derive(cascade, memo=MEMO).obstacle
+    assert obstacle is not None and obstacle.code == "not-finite-rank"
+    assert "r[i]" in obstacle.witness and "[i, l]" in obstacle.witness
