@@ -200,7 +200,7 @@ def test_no_artifact_and_a_newer_one(compiled: CompiledModule, tmp_path: Path) -
 
 def test_dump_writes_one_file_a_stage(compiled: CompiledModule, tmp_path: Path) -> None:
     write_dump(compiled.dump, tmp_path / "deep" / "dump")
-    assert snapshot(tmp_path / "deep" / "dump") == {"00-lowered.txt": b"text", "01-tile.txt": b"more"}
+    assert snapshot(tmp_path / "deep" / "dump") == {"00-lowered.txt": b"text\n", "01-tile.txt": b"more\n"}
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write the dump"):
         write_dump(compiled.dump, tmp_path / "file")

@@ -65,7 +65,7 @@ class FakeDriver:
             inputs=(TensorSpec("x", (4, 512), "float32"),),
             outputs=(TensorSpec("y", (4, 512), "float32"),),
             tuning_lock="{}\n",
-            dump={"lowered": "text\n"},
+            dump={"lowered": "text"},
         )
 
 
