@@ -105,7 +105,8 @@ def _kinds(values: Array) -> Array:
 def _root_mean_square(values: Array) -> float:
     import numpy as np
 
-    return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
 
 
 def _errors(values: Array, exact: Array) -> tuple[float, float, float]:

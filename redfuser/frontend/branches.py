@@ -25,7 +25,7 @@ def take_branch(node: NodeProto, condition: bool) -> tuple[list[TensorProto], li
         tensor.name = names[tensor.name]
     for inner in branch.node:
         rename_reads(inner, names)
-        inner.name = f"{node.name}/{inner.name}"
+        inner.name = f"{node.name}/{inner.name or inner.op_type}"
         for place, name in enumerate(inner.output):
             inner.output[place] = names.get(name, name)
     copies = [

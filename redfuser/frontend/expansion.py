@@ -20,7 +20,6 @@ EXPANDED = frozenset(
         "NegativeLogLikelihoodLoss",
         "RotaryEmbedding",
         "SoftmaxCrossEntropyLoss",
-        "SwiGLU",
         "Swish",
     ]
 )

@@ -41,7 +41,12 @@ def import_graph(proto: ModelProto) -> tvm.IRModule:
     Raises:
         UnsupportedOperatorError: an operator has no converter, or its converter refuses this use of it.
     """
-    return _Importer(shape_dict=None, dtype_dict=None).from_onnx(proto.graph, opset_of(proto))
+    importer = _Importer(shape_dict=None, dtype_dict=None)
+    try:
+        return importer.from_onnx(proto.graph, opset_of(proto))
+    except UnsupportedOperatorError:
+        importer.bb._end_block()  # TVM prints a warning about a block left open
+        raise
 
 
 def marked_node(name: str) -> int | None:

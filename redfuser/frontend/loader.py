@@ -7,6 +7,7 @@ regular files inside the model's own folder.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, OnnxModel
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
+#: Protobuf serialises no message as large as this.
+PROTOBUF_BYTES = 2048 * MIB - 1
+
 
 def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
     """Read, bound and check an ONNX file.
@@ -29,10 +33,11 @@ def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
     """
     content = _read_file(path, limits.model_bytes)
     proto = _parse(path, content)
-    _check_structure(path, proto, limits)
+    _check_size(path, proto, limits)
     digest = hashlib.sha256(content)
     size = len(content) + _load_external_data(proto, path.parent, limits.external_bytes, digest)
     _check_tensors(path, proto)
+    _check_validity(path, proto, size)
     return OnnxModel(path, proto, digest.hexdigest(), size)
 
 
@@ -65,31 +70,32 @@ def _parse(path: Path, content: bytes) -> ModelProto:
     return proto
 
 
-def _check_structure(path: Path, proto: ModelProto, limits: LoadLimits) -> None:
-    import onnx
-
+def _check_size(path: Path, proto: ModelProto, limits: LoadLimits) -> None:
     count = sum(1 for _ in nodes_of(proto, limits.depth))
     if count > limits.nodes:
         raise ModelError(f"{path} has {count} nodes; at most {limits.nodes} are accepted")
+
+
+def _check_validity(path: Path, proto: ModelProto, size: int) -> None:
+    import onnx
+
+    subject = proto if size < PROTOBUF_BYTES else _without_weights(proto)
     try:
-        onnx.checker.check_model(_without_data(proto))
+        onnx.checker.check_model(subject)
     except onnx.checker.ValidationError as error:
         first_line = str(error).strip().splitlines()[0]
         raise ModelError(f"{path} is not a valid ONNX model: {first_line}") from error
 
 
-def _without_data(proto: ModelProto) -> ModelProto:
-    """A copy in which external tensors are empty: the checker would look for their files."""
+def _without_weights(proto: ModelProto) -> ModelProto:
+    """A copy with large initializers emptied: the checker serialises what it checks."""
     import onnx
 
-    if not any(is_external(tensor) for tensor in tensors_of(proto)):
-        return proto
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    for tensor in tensors_of(copy):
-        if is_external(tensor):
-            tensor.ClearField("data_location")
-            tensor.ClearField("external_data")
+    for tensor in copy.graph.initializer:
+        if len(tensor.raw_data) > MIB:
+            tensor.raw_data = b""
             tensor.ClearField("dims")
             tensor.dims.append(0)
     return copy
@@ -211,14 +217,12 @@ def _check_tensors(path: Path, proto: ModelProto) -> None:
     for tensor in tensors_of(proto):
         if not tensor.HasField("raw_data"):
             continue
-        count = 1
-        for dim in tensor.dims:
-            count *= dim
+        count = math.prod(tensor.dims)
         try:
             bits = _bits(helper.tensor_dtype_to_np_dtype(tensor.data_type))
         except (KeyError, TypeError) as error:
             raise ModelError(f"{path}: tensor '{tensor.name}' has an unknown element type") from error
-        if count < 0 or len(tensor.raw_data) != (count * bits + 7) // 8:
+        if min(tensor.dims, default=0) < 0 or len(tensor.raw_data) != (count * bits + 7) // 8:
             raise ModelError(
                 f"{path}: tensor '{tensor.name}' of shape {list(tensor.dims)} has {len(tensor.raw_data)} bytes of data"
             )

@@ -51,4 +51,4 @@ def convert_reshape(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribut
     if -1 in target:
         known = math.prod(extent for extent in target if extent != -1)
         target[target.index(-1)] = math.prod(shape) // max(known, 1)
-    return R.reshape(data, target)
+    return R.zeros(target, dtype_of(data)) if 0 in target else R.reshape(data, target)

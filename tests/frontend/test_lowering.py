@@ -1,0 +1,139 @@
+"""The lowered model: what it promises, how it reads, and where each binding comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from models.attention import attention
+from models.tiny_bert import tiny_bert
+from redfuser.errors import DynamicShapeError
+from redfuser.frontend import LoweredModel, lower
+from redfuser.signature import TensorSpec
+from tests.frontend.running import graph_of, loaded, run, single
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture(scope="module")
+def bert() -> LoweredModel:
+    return lower(loaded(tiny_bert()))
+
+
+def test_importing_the_frontend_imports_neither_tvm_nor_onnx() -> None:
+    program = "import sys, redfuser.frontend; sys.exit(any(name in sys.modules for name in ('tvm', 'onnx')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_signature(bert: LoweredModel) -> None:
+    assert bert.inputs == (TensorSpec("input_ids", (1, 32), "int64"), TensorSpec("attention_mask", (1, 32), "int64"))
+    assert bert.outputs == (TensorSpec("last_hidden_state", (1, 32, 64), "float32"),)
+
+
+def test_every_binding_comes_from_a_node_and_every_computation_from_its_own(bert: LoweredModel) -> None:
+    bert.verify()
+    kinds = {"softmax": "Softmax", "layernormalization": "LayerNormalization", "matmul": "MatMul", "erf": "Erf"}
+    for variable, nodes in bert.provenance.items():
+        (node,) = nodes
+        operator = kinds.get(variable.split("_")[0])
+        assert operator is None or bert.operators[node] == operator
+    reached = {node for nodes in bert.provenance.values() for node in nodes}
+    identities = {node for node, operator in bert.operators.items() if operator == "Identity"}
+    assert reached == set(bert.operators) - identities
+    assert "layer.1.attention.softmax" in reached
+
+
+def test_temporaries_belong_to_the_node_that_needs_them() -> None:
+    lowered = lower(loaded(attention("operator", mask="boolean", softcap=3.0)))
+    (node,) = {nodes[0] for nodes in lowered.provenance.values()}
+    assert lowered.operators[node] == "Attention" and len(lowered.provenance) > 8
+
+
+def test_the_lowering_of_a_binding_is_what_its_node_says(bert: LoweredModel) -> None:
+    called = {
+        binding.var.name_hint: binding.value.args[0].name_hint
+        for block in bert.module["main"].body.blocks
+        for binding in block.bindings
+    }
+    for variable, function in called.items():
+        if function.startswith("softmax"):
+            assert bert.operators[bert.provenance[variable][0]] == "Softmax"
+        if function.startswith("layer_norm"):
+            assert bert.operators[bert.provenance[variable][0]] == "LayerNormalization"
+
+
+def test_names_of_the_model_are_never_identifiers() -> None:
+    node = helper.make_node("Relu", ["x; rm -rf"], ["\x1b[2J"], name="../../evil")
+    lowered = lower(loaded(graph_of([node], {"x; rm -rf": X}, ["\x1b[2J"])))
+    assert "evil" not in lowered.module.script() and "rm" not in lowered.module.script()
+    assert lowered.inputs[0].name == "x; rm -rf" and lowered.provenance == {"relu_0": ("../../evil",)}
+
+
+def test_text_form(bert: LoweredModel) -> None:
+    text = str(bert)
+    assert "input_ids: int64[1, 32]" in text and "Softmax 'layer.0.attention.softmax'" in text and "R.call_tir" in text
+
+
+def test_dynamic_models_are_refused_and_static_ones_lowered() -> None:
+    proto = single("Relu", {"x": X})
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    with pytest.raises(DynamicShapeError, match="'rows'"):
+        lower(loaded(proto))
+    assert lower(loaded(proto), {"rows": 5}).outputs[0].shape == (5, 3)
+    assert lower(loaded(proto), shapes={"x": (7, 3)}).outputs[0].shape == (7, 3)
+
+
+def test_outputs_that_are_inputs_constants_or_the_same_value() -> None:
+    nodes = [
+        helper.make_node("Identity", ["x"], ["same"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Relu", ["x"], ["first"]),
+        helper.make_node("Identity", ["first"], ["second"]),
+    ]
+    lowered = lower(loaded(graph_of(nodes, {"x": X}, ["same", "shape", "first", "second"])))
+    same, shape, first, second = run(lowered, {"x": X})
+    assert np.array_equal(same, X) and shape.tolist() == [2, 3]
+    assert np.array_equal(first, X) and np.array_equal(second, X)
+
+
+def test_one_output_among_several_uses() -> None:
+    nodes = [helper.make_node("Exp", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"])]
+    a, b = run(lower(loaded(graph_of(nodes, {"x": X}, ["a", "b"]))), {"x": X})
+    assert np.allclose(a, np.exp(X)) and np.array_equal(b, -a)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"provenance": {}}, "comes from no node"),
+        ({"operators": {}}, "unknown nodes"),
+        ({"inputs": ()}, "inputs and parameters differ"),
+        ({"inputs": (TensorSpec("x", (2, 2), "float32"),)}, "is not"),
+    ],
+)
+def test_the_verifier_rejects(change: dict[str, object], message: str) -> None:
+    lowered = lower(loaded(single("Softmax", {"x": X})))
+    lowered.verify()
+    with pytest.raises(AssertionError, match=message):
+        dataclasses.replace(lowered, **change).verify()  # type: ignore[arg-type]
+
+
+def test_the_verifier_rejects_what_is_not_lowered() -> None:
+    import tvm
+    from tvm import relax
+
+    lowered = lower(loaded(single("Softmax", {"x": X})))
+    builder = relax.BlockBuilder()
+    parameter = relax.Var("input_0", relax.TensorStructInfo((2, 3), "float32"))
+    with builder.function("main", [parameter]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.exp(parameter))
+        builder.emit_func_output(result)
+    module = tvm.IRModule(dict(builder.get().functions_items()))
+    with pytest.raises(AssertionError, match="not lowered"):
+        dataclasses.replace(lowered, module=module).verify()

@@ -1,0 +1,127 @@
+"""The float64 oracle, ONNX Runtime, and inputs to try."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from redfuser import oracle
+from redfuser.errors import VerificationError
+from redfuser.oracle import random_inputs, run_float64, run_onnxruntime
+from redfuser.signature import TensorSpec
+from tests.frontend.running import graph_of, single
+
+X = np.linspace(-3, 3, 7).astype(np.float32)
+
+
+def test_everything_is_computed_in_double() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+        helper.make_node("Add", ["half", "tiny"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["y"], to=TensorProto.FLOAT),
+    ]
+    tiny = np.array(1e-7, np.float16)
+    result = run_float64(graph_of(nodes, {"x": X}, ["y"], {"tiny": tiny}), {"x": X})["y"]
+    assert result.dtype == np.float64
+    assert np.array_equal(result, X.astype(np.float64) + np.float64(tiny))
+
+
+def test_constants_of_every_spelling_are_double() -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["a"], value_float=0.5),
+        helper.make_node("Constant", [], ["b"], value=helper.make_tensor("b", TensorProto.FLOAT, [], [0.25])),
+        helper.make_node("ConstantOfShape", ["shape"], ["c"]),
+        helper.make_node("Sum", ["x", "a", "b", "c"], ["y"]),
+    ]
+    result = run_float64(graph_of(nodes, {"x": X}, ["y"], {"shape": np.array([7])}), {"x": X})["y"]
+    assert np.array_equal(result, X.astype(np.float64) + 0.75)
+
+
+@pytest.mark.parametrize("with_runtime", [True, False])
+def test_the_error_function_in_double(monkeypatch: pytest.MonkeyPatch, with_runtime: bool) -> None:
+    if not with_runtime:
+        monkeypatch.setattr(oracle, "_by_onnxruntime", lambda *_: None)
+    result = run_float64(single("Erf", {"x": X}), {"x": X})["y0"]
+    assert np.allclose(result, [math.erf(value) for value in X.astype(np.float64)], rtol=1e-14)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_definitions_with_constants_in_double(approximate: str) -> None:
+    x = X.astype(np.float64)
+    result = run_float64(single("Gelu", {"x": X}, opset=20, approximate=approximate), {"x": X})["y0"]
+    if approximate == "none":
+        inner = np.array([math.erf(value / math.sqrt(2)) for value in x])
+    else:
+        inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    assert np.allclose(result, x / 2 * (1 + inner), rtol=1e-14)
+    assert np.allclose(
+        run_float64(single("HardSwish", {"x": X}), {"x": X})["y0"], x * np.clip(x / 6 + 0.5, 0, 1), 1e-14
+    )
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "LayerNormalization"])
+def test_the_reference_agrees_with_the_runtime(monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32)
+    scale = {"s": np.ones(5, np.float32)} if operator == "LayerNormalization" else None
+    proto = single(operator, {"x": x}, scale)
+    first = run_float64(proto, {"x": x})["y0"]
+    monkeypatch.setattr(oracle, "_by_onnxruntime", lambda *_: None)
+    assert np.allclose(first, run_float64(proto, {"x": x})["y0"], rtol=1e-12)
+
+
+def test_quantisation_rounds_as_written() -> None:
+    scale = run_float64(single("DynamicQuantizeLinear", {"x": X}, outputs=3), {"x": X})
+    assert scale["y0"].dtype == np.uint8 and scale["y1"] == 6 / 255 and scale["y2"] == 128
+
+
+def test_branches_see_what_lies_outside() -> None:
+    branches = [
+        helper.make_graph(
+            [helper.make_node(operator, ["x"], ["r"])], "b", [], [helper.make_tensor_value_info("r", 1, [7])]
+        )
+        for operator in ("Neg", "Abs")
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    feeds = {"x": X, "c": np.array(False)}
+    assert np.array_equal(run_float64(graph_of([node], feeds, ["y"]), feeds)["y"], np.abs(X.astype(np.float64)))
+
+
+def test_a_node_that_nothing_can_run_is_named() -> None:
+    node = helper.make_node("Nonsense", ["x"], ["y"], name="the node", domain="own")
+    with pytest.raises(VerificationError, match=r"'the node' \(Nonsense\)"):
+        run_float64(graph_of([node], {"x": X}, ["y"], domains={"own": 1}), {"x": X})
+
+
+def test_onnx_runtime() -> None:
+    results = run_onnxruntime(single("Abs", {"x": X}), {"x": X}, 1)
+    assert results["y0"].dtype == np.float32 and np.array_equal(results["y0"], np.abs(X))
+    node = helper.make_node("Nonsense", ["x"], ["y"], domain="own")
+    with pytest.raises(VerificationError, match="ONNX Runtime cannot run"):
+        run_onnxruntime(graph_of([node], {"x": X}, ["y"], domains={"own": 1}), {"x": X}, 1)
+
+
+def test_random_inputs_are_plausible() -> None:
+    specs = [
+        TensorSpec("input_ids", (4, 16), "int64"),
+        TensorSpec("attention_mask", (4, 16), "int64"),
+        TensorSpec("token_type_ids", (4, 16), "int64"),
+        TensorSpec("position_ids", (4, 16), "int64"),
+        TensorSpec("pixels", (2, 3), "float16"),
+        TensorSpec("flag", (), "bool"),
+        TensorSpec("scaled", (3,), "bfloat16"),
+    ]
+    feeds = random_inputs(specs, 0)
+    assert all(str(feeds[s.name].dtype) == s.dtype and feeds[s.name].shape == s.shape for s in specs)
+    assert feeds["input_ids"].min() >= 0 and feeds["input_ids"].max() < 32
+    assert feeds["attention_mask"][:, 0].all() and not feeds["attention_mask"].all()
+    assert set(np.unique(feeds["token_type_ids"])) <= {0, 1}
+    assert feeds["position_ids"][1].tolist() == list(range(16))
+
+
+def test_random_inputs_depend_on_the_seed_alone() -> None:
+    specs = [TensorSpec("x", (3,), "float32")]
+    assert np.array_equal(random_inputs(specs, 1)["x"], random_inputs(specs, 1)["x"])
+    assert not np.array_equal(random_inputs(specs, 1)["x"], random_inputs(specs, 2)["x"])
