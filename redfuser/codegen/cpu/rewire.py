@@ -51,7 +51,7 @@ def rewire(module: tvm.IRModule, replacements: Sequence[Replacement]) -> tvm.IRM
     kernels: dict[str, tvm.ir.GlobalVar] = {}
     for each in replacements:
         if each.name not in kernels:
-            kernels[each.name] = builder.add_func(each.kernel.with_attrs(OPAQUE), each.name)
+            kernels[each.name] = builder.add_func(_rooted(each.kernel).with_attrs(OPAQUE), each.name)
     module = builder.get()
     main = module["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
@@ -59,6 +59,16 @@ def rewire(module: tvm.IRModule, replacements: Sequence[Replacement]) -> tvm.IRM
     ordered = [binding for group in _sorted(groups) for binding in group]
     module = with_bindings(module, ordered)
     return relax.transform.DeadCodeElimination()(module)
+
+
+def _rooted(kernel: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """The kernel inside a root block, without which passes that look for reshapes fail on it."""
+    from tvm import tirx
+
+    if isinstance(kernel.body, tirx.SBlockRealize):
+        return kernel
+    root = tirx.SBlock([], [], [], "root", kernel.body)
+    return kernel.with_body(tirx.SBlockRealize([], True, root))
 
 
 def with_bindings(module: tvm.IRModule, bindings: Sequence[relax.Binding]) -> tvm.IRModule:
