@@ -14,7 +14,7 @@ The test is made for each atom (a value that earlier results determine) on its o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import sympy
@@ -65,6 +65,14 @@ def separate(reading: Reading, expr: Expr, combiner: str, budget: Budget) -> Sep
             the finite-rank test: the result then names the entangled atoms.
     """
     budget.check(reading.formula)
+    separation = _separate(reading, expr, combiner, budget)
+    # What cancels out of the formula, as in (x·t)/t, leaves the elements too.
+    cancelled = {symbol: sympy.S.One for symbol in reading.atoms if symbol not in reading.formula.free_symbols}
+    cancelled |= {symbol: sympy.S.Zero for symbol in reading.flags if symbol not in reading.formula.free_symbols}
+    return replace(separation, deferred={**cancelled, **separation.deferred})
+
+
+def _separate(reading: Reading, expr: Expr, combiner: str, budget: Budget) -> Separation:
     if combiner == "sum":
         return _by_factor(reading, budget)
     if combiner == "prod":

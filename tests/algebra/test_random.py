@@ -100,17 +100,24 @@ def check_every_cut(cascade: Cascade, seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(rank_one(), st.integers(0, 10))
 def test_rank_one(cascade: Cascade, seed: int) -> None:
-    check_every_cut(cascade, seed)
+    obstacle = derive(cascade, memo=MEMO).obstacle
+    if obstacle is None:
+        check_every_cut(cascade, seed)
+    else:
+        # A score of -∞ that is a factor too, or a NaN that cancels: finite data never fail.
+        assert obstacle.code == "witness-failed", f"{cascade}\n{obstacle}"
+        assert "inf" in obstacle.text or "NaN" in obstacle.text, f"{cascade}\n{obstacle}"
 
 
 @settings(max_examples=25, deadline=None)
 @given(polynomial(), st.integers(0, 10))
 def test_polynomials_in_means(cascade: Cascade, seed: int) -> None:
-    derivation = derive(cascade, memo=MEMO)
-    if derivation.incremental:
+    obstacle = derive(cascade, memo=MEMO).obstacle
+    if obstacle is None:
         check_every_cut(cascade, seed)
     else:
-        assert derivation.obstacle is not None and "independent after" in derivation.obstacle.text, str(derivation)
+        # Of too high a rank, or with a change of base that cancels on large data, which the certificate notices.
+        assert "independent after" in obstacle.text or "large" in obstacle.text, f"{cascade}\n{obstacle}"
 
 
 @settings(max_examples=25, deadline=None)
