@@ -1,0 +1,108 @@
+"""Kernels as machine code: compiling one alone, calling it with NumPy arrays, and reading its assembly."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from redfuser.evaluate import numpy_dtype
+from redfuser.host import CPUINFO, missing_features, read_flags
+from redfuser.targets import CpuTarget
+
+if TYPE_CHECKING:
+    from tvm.runtime import Executable, Tensor
+    from tvm.tirx import PrimFunc
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A function as machine code.
+
+    Args:
+        function: as generated; its last ``outputs`` parameters are written.
+        outputs: how many.
+        executable: the compiled module that holds it.
+    """
+
+    function: PrimFunc
+    outputs: int
+    executable: Executable
+
+    def __call__(self, *inputs: Array) -> tuple[Array, ...]:
+        """Run on NumPy arrays; gives new ones.
+
+        Raises:
+            ValueError: an array hasn't the parameter's shape or type.
+        """
+        tensors = self.tensors(*inputs)
+        self.run(*tensors)
+        return tuple(tensor.numpy() for tensor in tensors[len(inputs) :])
+
+    def tensors(self, *inputs: Array) -> list[Tensor]:
+        """Arguments for :meth:`run`: copies of the inputs, and outputs that hold NaN."""
+        from tvm.runtime import tensor
+
+        parameters = [self.function.buffer_map[p] for p in self.function.params]
+        shapes = [tuple(int(n) for n in parameter.shape) for parameter in parameters]
+        types = [numpy_dtype(str(parameter.dtype)) for parameter in parameters]
+        for number, value in enumerate(inputs):
+            if value.shape != shapes[number] or value.dtype != types[number]:
+                wanted = f"{types[number]}{list(shapes[number])}"
+                raise ValueError(f"argument {number} is {value.dtype}{list(value.shape)} instead of {wanted}")
+        blank = [np.full(s, np.nan if t.kind == "f" else 0, t) for s, t in zip(shapes, types, strict=True)]
+        return [tensor(np.ascontiguousarray(value)) for value in (*inputs, *blank[len(inputs) :])]
+
+    def run(self, *tensors: Tensor) -> None:
+        """Run on tensors of the runtime, without copies: what to time."""
+        self.executable[self.function.attrs["global_symbol"]](*tensors)
+
+    def assembly(self) -> str:
+        """The machine code as text."""
+        return str(self.executable.mod.inspect_source("asm"))
+
+
+def compile_kernel(function: PrimFunc, target: CpuTarget, outputs: int = 1) -> CompiledKernel:
+    """Machine code of one function alone.
+
+    Args:
+        function: as :func:`redfuser.codegen.cpu.generate` makes it.
+        target: what to compile for; it need not run here.
+        outputs: number of parameters, the last ones, that are written.
+    """
+    import tvm
+
+    machine = tvm.target.Target(target.llvm())
+    module = tvm.IRModule({str(function.attrs["global_symbol"]): function})
+    with machine:
+        return CompiledKernel(function, outputs, tvm.compile(module, target=machine))
+
+
+def runs_here(target: CpuTarget) -> bool:
+    """Whether this machine's processor has every feature that code for a target may use."""
+    if not CPUINFO.exists():
+        return False
+    return not missing_features(target.arch, target.features, read_flags(CPUINFO.read_text(encoding="utf-8")))
+
+
+def resources(function: PrimFunc, target: CpuTarget) -> dict[str, int]:
+    """What a function's machine code uses, by name: see :func:`read_assembly`."""
+    return read_assembly(compile_kernel(function, target).assembly())
+
+
+def read_assembly(text: str) -> dict[str, int]:
+    """Counts from x86 assembly: instructions, fused multiply-adds, register spills, stack, widest vector."""
+    instructions = re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE)
+    frames = [int(size, 0) for size in re.findall(r"\tsubq\t\$(\w+), %rsp", text)]
+    widths = {"%zmm": 512, "%ymm": 256, "%xmm": 128}
+    return {
+        "instructions": len(instructions),
+        "fused_multiply_adds": sum(name.startswith("vfm") or name.startswith("vfnm") for name in instructions),
+        "spills": text.count("-byte Spill"),
+        "stack_bytes": max(frames, default=0),
+        "vector_bits": max((bits for register, bits in widths.items() if register in text), default=64),
+    }

@@ -1,0 +1,186 @@
+"""Writes TIR statements one after another; loops and conditions are ``with`` blocks.
+
+Index arithmetic stays in :mod:`redfuser.expr` until a statement is written: loop variables are
+:class:`~redfuser.expr.Axis` values with known ranges, so that indices can be simplified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from redfuser.expr import Axis, Const, Expr, Op, axis, index
+from redfuser.indexing import linear
+
+if TYPE_CHECKING:
+    from tvm.tirx import Buffer, PrimExpr, Stmt, Var
+
+KINDS = {"serial": 0, "parallel": 1, "unroll": 3}
+
+
+class Builder:
+    """One function's body being written.
+
+    Args:
+        dtype: of index arithmetic; 64 bits where tensors have too many elements for 32.
+
+    Attributes:
+        variables: loop coordinates and named indices in scope -> their TIR variables.
+    """
+
+    def __init__(self, dtype: str = "int32") -> None:
+        self.dtype = dtype
+        self.variables: dict[Axis, Var] = {}
+        self._blocks: list[list[Stmt]] = [[]]
+        self._names: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        """A name that is an identifier and not in use yet."""
+        safe = "".join(c if c.isalnum() else "_" for c in name)
+        number = self._names[safe] = self._names.get(safe, -1) + 1
+        return f"{safe}_{number}" if number else safe
+
+    def emit(self, statement: Stmt) -> None:
+        """Append a statement to the innermost open block."""
+        self._blocks[-1].append(statement)
+
+    def body(self) -> Stmt:
+        """Everything written so far as one statement."""
+        return self._sequence(self._blocks[-1])
+
+    @staticmethod
+    def _sequence(statements: list[Stmt]) -> Stmt:
+        from tvm.tirx import Evaluate, SeqStmt
+
+        if not statements:
+            return Evaluate(0)
+        return statements[0] if len(statements) == 1 else SeqStmt(statements)
+
+    @contextmanager
+    def block(self) -> Iterator[list[Stmt]]:
+        """Collect statements instead of appending them."""
+        self._blocks.append([])
+        yield self._blocks[-1]
+        self._blocks.pop()
+
+    @contextmanager
+    def loop(self, name: str, extent: int, kind: str = "serial", count: PrimExpr | None = None) -> Iterator[Expr]:
+        """A loop over ``range(extent)``; gives its coordinate. A single iteration makes no loop.
+
+        Args:
+            count: number of iterations where it is known only at run time; ``extent`` is then the most there can be.
+        """
+        from tvm.tirx import For, Var
+
+        if extent == 1 and count is None:
+            yield index(0)
+            return
+        coordinate = axis(self.unique(name), extent)
+        variable = Var(coordinate.name, self.dtype)
+        self.variables[coordinate] = variable
+        with self.block() as body:
+            yield coordinate
+        if body and extent:
+            self.emit(For(variable, 0, extent if count is None else count, KINDS[kind], self._sequence(body)))
+
+    @contextmanager
+    def when(self, condition: PrimExpr) -> Iterator[None]:
+        """Statements that run only if ``condition`` holds."""
+        from tvm.tirx import IfThenElse
+
+        with self.block() as body:
+            yield
+        if body:
+            self.emit(IfThenElse(condition, self._sequence(body), None))
+
+    def coordinate(self, name: str, value: Expr, extent: int) -> Expr:
+        """Name an index that lies in ``range(extent)``."""
+        if extent == 1:
+            return index(0)
+        if isinstance(value, Axis):
+            return value
+        named = axis(self.unique(name), extent)
+        self.variables[named] = self.bind(name, self.index(value))
+        return named
+
+    def bind(self, name: str, value: PrimExpr) -> PrimExpr:
+        """Name a value that is used more than once."""
+        from tvm.tirx import Bind, FloatImm, IntImm, Var
+
+        if isinstance(value, Var | IntImm | FloatImm):
+            return value
+        variable = Var(self.unique(name), value.dtype)
+        self.emit(Bind(variable, value))
+        return variable
+
+    def allocate(self, name: str, size: int, dtype: str, scope: str = "local") -> Buffer:
+        """A flat buffer that lives to the end of the innermost open block."""
+        from tvm.tirx import AllocBuffer, decl_buffer
+
+        buffer = decl_buffer((max(size, 1),), dtype, self.unique(name), scope=scope, data_alignment=64)
+        self.emit(AllocBuffer(buffer))
+        return buffer
+
+    def store(self, buffer: Buffer, position: PrimExpr, value: PrimExpr) -> None:
+        """``buffer[position] = value`` for a flat buffer; scalars are broadcast to the position's width."""
+        from tvm.tirx import BufferStore
+
+        self.emit(BufferStore(buffer, matched(value, lanes_of(position)), [position]))
+
+    def index(self, value: Expr) -> PrimExpr:
+        """A scalar index, simplified; only what :func:`arithmetic` accepts."""
+        return self._arithmetic(linear(value).expr())
+
+    def _arithmetic(self, value: Expr) -> PrimExpr:
+        from tvm import tirx
+
+        if isinstance(value, Const):
+            return tirx.const(int(value.value), self.dtype)
+        if isinstance(value, Axis):
+            return self.variables[value]
+        assert isinstance(value, Op)
+        return getattr(tirx, _OPERATORS[value.name])(*map(self._arithmetic, value.args))
+
+    def number(self, value: int) -> PrimExpr:
+        """A constant of the index type."""
+        from tvm.tirx import const
+
+        return const(value, self.dtype)
+
+
+def lanes_of(value: PrimExpr) -> int:
+    """Width of a vector value; 1 for a scalar."""
+    name = str(value.dtype)
+    return int(name.rsplit("x", 1)[1]) if name[-1].isdigit() and "x" in name else 1
+
+
+def scalar_dtype(value: PrimExpr) -> str:
+    """Type of one element."""
+    name = str(value.dtype)
+    return name.rsplit("x", 1)[0] if lanes_of(value) > 1 else name
+
+
+def matched(value: PrimExpr, lanes: int) -> PrimExpr:
+    """``value`` in every lane of a vector, if it isn't one already."""
+    from tvm.tirx import Broadcast
+
+    return value if lanes_of(value) == lanes or lanes == 1 else Broadcast(value, lanes)
+
+
+def arithmetic(value: Expr) -> bool:
+    """Whether :meth:`Builder.index` can write an expression."""
+    if isinstance(value, Op):
+        return value.name in _OPERATORS and all(map(arithmetic, value.args))
+    return isinstance(value, Axis | Const)
+
+
+_OPERATORS = {
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "floordiv": "FloorDiv",
+    "floormod": "FloorMod",
+    "min": "Min",
+    "max": "Max",
+}

@@ -1,0 +1,111 @@
+"""Compares a compiled kernel with the tile interpreter on inputs chosen to break it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from redfuser.accuracy import Accuracy, compare
+from redfuser.codegen.cpu.build import compile_kernel, runs_here
+from redfuser.evaluate import numpy_dtype
+from redfuser.expr import Tensor
+from redfuser.report.value import NumericError
+from redfuser.targets import CpuTarget
+from redfuser.tile.interpreter import interpret_blocks
+from redfuser.tile.ir import TileProgram
+
+if TYPE_CHECKING:
+    from tvm.tirx import PrimFunc
+
+    Array = np.ndarray[Any, Any]
+
+#: At most so many blocks are interpreted for each set of inputs.
+BLOCKS = 4
+
+
+def check_kernel(program: TileProgram, function: PrimFunc, target: CpuTarget, seed: int) -> NumericError | None:
+    """The kernel's error against float64 by the accuracy rule, the worst over all outputs and sets of inputs.
+
+    The baseline of the rule is the same program interpreted in its stated types.
+
+    Args:
+        program: what the function was generated from.
+        function: as generated.
+        target: what it is compiled for.
+        seed: of the random inputs.
+
+    Returns:
+        ``None`` if this machine can't run the target's code.
+    """
+    if not runs_here(target):
+        return None
+    kernel = compile_kernel(function, target, len(program.outputs))
+    worst: Accuracy | None = None
+    for inputs in trial_inputs(program, seed):
+        results = kernel(*(inputs[tensor.name] for tensor in program.inputs))
+        for accuracy in _compare(program, inputs, results):
+            if worst is None or (worst.passed, -worst.rmse) > (accuracy.passed, -accuracy.rmse):
+                worst = accuracy
+    assert worst is not None, f"{program.name} has no output"
+    return NumericError(worst.rmse, worst.baseline_rmse, worst.max_abs, worst.passed)
+
+
+def trial_inputs(program: TileProgram, seed: int) -> Iterator[dict[str, Array]]:
+    """Sets of inputs: ordinary ones, large ones, then one tensor after another with minus infinity in places."""
+    random = np.random.default_rng(seed)
+    ordinary = {tensor.name: _ordinary(tensor, random) for tensor in program.inputs}
+    real = [tensor for tensor in program.inputs if "float" in tensor.dtype]
+    yield ordinary
+    yield {**ordinary, **{t.name: (ordinary[t.name] * 8).astype(ordinary[t.name].dtype) for t in real}}
+    for tensor in real:
+        if len(tensor.shape) > 1:
+            yield {**ordinary, tensor.name: _with_holes(ordinary[tensor.name], random)}
+
+
+def _ordinary(tensor: Tensor, random: np.random.Generator) -> Array:
+    kind = numpy_dtype(tensor.dtype)
+    if tensor.dtype == "bool":
+        return _with_empty_rows(random.random(tensor.shape) < 0.7, False)
+    if "int" in tensor.dtype:
+        return random.integers(0, 8, tensor.shape).astype(kind)
+    return random.standard_normal(tensor.shape, dtype=np.float32).astype(kind)
+
+
+def _with_holes(value: Array, random: np.random.Generator) -> Array:
+    """A third of the elements, and every seventh row, minus infinity: as an additive mask has it."""
+    holes = np.where(random.random(value.shape) < 0.3, -np.inf, value).astype(value.dtype)
+    return _with_empty_rows(holes, -np.inf)
+
+
+def _with_empty_rows(value: Array, empty: float | bool) -> Array:
+    if value.ndim:
+        value.reshape(-1, value.shape[-1])[::7] = empty
+    return value
+
+
+def _compare(program: TileProgram, inputs: dict[str, Array], results: tuple[Array, ...]) -> Iterator[Accuracy]:
+    """Each output on the blocks that were interpreted."""
+    blocks = chosen_blocks(program)
+    exact, written = interpret_blocks(program, inputs, blocks, "float64")
+    rounded, _ = interpret_blocks(program, inputs, blocks)
+    for tensor, result in zip(program.outputs, results, strict=True):
+        where = written[tensor.name]
+        accuracy = compare(
+            result[where].astype(rounded[tensor.name].dtype),
+            exact[tensor.name][where],
+            rounded[tensor.name][where],
+            tensor.dtype,
+        )
+        yield accuracy if accuracy.passed else replace(accuracy, reason=f"{tensor.name}: {accuracy.reason}")
+
+
+def chosen_blocks(program: TileProgram) -> frozenset[int] | None:
+    """Blocks of the last phase to interpret: all if they are few, else the first, the last and some between."""
+    count = prod(tile.count for tile in program.phases[-1].grid)
+    if count <= BLOCKS:
+        return None
+    return frozenset(round(n * (count - 1) / (BLOCKS - 1)) for n in range(BLOCKS))
