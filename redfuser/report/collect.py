@@ -164,11 +164,15 @@ def _axis(axis: Axis) -> str:
 
 
 def _text(expr: Expr) -> str:
-    """The text form without parentheses around the whole."""
-    text = str(expr)
-    depth = 0
+    """The text form without the parentheses that group nothing: around the whole, or around a group of its own."""
+    text = f"({expr})"
+    opened: list[int] = []
+    closes: dict[int, int] = {}
     for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return text[1:-1] if text.startswith("(") and position == len(text) - 1 else text
-    return text
+        if character == "(":
+            opened.append(position)
+        elif character == ")":
+            closes[opened.pop()] = position
+    outer = {start for start, end in closes.items() if closes.get(start + 1) == end - 1}
+    dropped = {0, len(text) - 1} | {start + 1 for start in outer} | {closes[start + 1] for start in outer}
+    return "".join(character for position, character in enumerate(text) if position not in dropped)

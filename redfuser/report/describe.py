@@ -166,7 +166,7 @@ def _update(part: StateEntry, entry: RecurrenceEntry) -> str:
     """``t.0 * rho + sum of element``: the state so far, re-based, joined with the tile's contribution."""
     pairs = zip(entry.state, part.correction, strict=False)
     terms = [_rebase(entry.transform, other.name, factor) for other, factor in pairs if factor is not None]
-    total = f"{part.combiner} of {part.element}"
+    total = f"{part.combiner} of {_grouped(part.element)}"
     for term in reversed(terms or [part.name]):
         total = INFIX[part.combiner].format(term, total)
     return total
@@ -176,13 +176,17 @@ def _rebase(transform: str, name: str, factor: str) -> str:
     """A state component under ⊗ with its correction; a correction by one says nothing."""
     if transform == "mul" and factor == "1":
         return name
-    return INFIX[transform].format(name, factor if _is_atom(factor) else f"({factor})")
+    return INFIX[transform].format(name, _grouped(factor))
 
 
-def _is_atom(text: str) -> bool:
-    """Whether an expression binds tighter than any operator: no space outside its parentheses."""
-    outside = [text[: i + 1].count("(") == text[: i + 1].count(")") for i, c in enumerate(text) if c == " "]
-    return not any(outside)
+def _grouped(text: str) -> str:
+    """In parentheses, unless nothing can bind tighter: no space outside parentheses and brackets."""
+    depth = 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == " " and depth == 0:
+            return f"({text})"
+    return text
 
 
 def _traffic(traffic: Traffic) -> Iterable[str]:

@@ -33,7 +33,7 @@ def test_corrections_are_written_as_on_paper(report: FusionReport) -> None:
         derivation=DerivationEntry("finite-rank", (RecurrenceEntry("s", "mul", states, None, "s.0"),)),
     )
     text = terminal.render(describe_report(replace(report, cascades=(entry,))), details=True)
-    assert "tile   s.0 := s.0 + s.1 * (a - b) + sum of x - a" in text
+    assert "tile   s.0 := s.0 + s.1 * (a - b) + sum of (x - a)" in text
     assert "tile   s.1 := s.1 + sum of 1" in text
 
 

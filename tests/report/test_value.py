@@ -87,12 +87,14 @@ def test_entries_come_from_the_stages_values() -> None:
     assert described.finish == "m.0"
 
 
-def test_only_parentheses_around_the_whole_are_dropped() -> None:
+def test_parentheses_that_group_nothing_are_dropped() -> None:
     row, k = axis("row", 4), axis("k", 8)
     x = load(Tensor("x", (4, 8), "float32"), row, k)
     both = op("mul", op("add", x, x), op("sub", x, x))
     entry = describe_reduction(Reduction(Tensor("m", (4,), "float32"), "sum", (row,), k, both))
     assert entry.map == "(x[row, k] + x[row, k]) * (x[row, k] - x[row, k])"
+    nested = describe_reduction(Reduction(Tensor("m", (4,), "float32"), "sum", (row,), k, op("exp", op("exp", both))))
+    assert nested.map == "exp(exp((x[row, k] + x[row, k]) * (x[row, k] - x[row, k])))"
 
 
 def test_targets_are_described_alike() -> None:
