@@ -31,8 +31,11 @@ def normalise(proto: ModelProto) -> ModelProto:
         proto: its inputs are static (:func:`redfuser.frontend.shapes.make_static`). Not changed.
 
     Raises:
-        ModelError: the graph contradicts itself, or cannot be converted to :data:`OPSET`.
+        ModelError: the graph contradicts itself, has sparse initializers, or cannot be converted to :data:`OPSET`.
     """
+    if proto.graph.sparse_initializer:
+        name = proto.graph.sparse_initializer[0].values.name
+        raise ModelError(f"initializer '{name}' is sparse, which is not supported", "store it as a dense tensor")
     result = _inline_functions(upgrade(proto))
     _name_nodes(result.graph)
     fold_constants(result)

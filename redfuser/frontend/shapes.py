@@ -106,8 +106,9 @@ def _require_static(inputs: list[ValueInfoProto]) -> None:
     for value in inputs:
         if not value.type.HasField("tensor_type"):
             raise ModelError(f"input '{value.name}' is not a tensor; only tensors are supported")
-        if value.type.tensor_type.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
-            raise ModelError(f"input '{value.name}' holds strings, or has no element type; only numbers are supported")
+        kind = value.type.tensor_type.elem_type
+        if kind in (TensorProto.UNDEFINED, TensorProto.STRING) or kind not in TensorProto.DataType.values():
+            raise ModelError(f"input '{value.name}' holds strings, or unknown elements; only numbers are supported")
         dims = zip(value.type.tensor_type.shape.dim, _symbols(value), strict=True)
         missing = [symbol for dim, symbol in dims if not dim.HasField("dim_value")]
         if not value.type.tensor_type.HasField("shape") or "" in missing:

@@ -76,7 +76,7 @@ class GraphValues:
             )
         except ValueError:
             return {}  # sequences and optionals of unknown elements, which the importer refuses
-        except onnx.shape_inference.InferenceError as error:
+        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
             reason = str(error).strip().splitlines()[-1]
             raise ModelError(f"node '{node.name}' ({node.op_type}) doesn't fit its inputs: {reason}") from error
 

@@ -212,6 +212,12 @@ def test_extrema_without_axes() -> None:
     check(single("ReduceMin", {"x": flags}, opset=20), {"x": flags})
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
+def test_means_of_integers(dtype: type) -> None:
+    x = np.array([[1, 2, 4], [7, 8, 9]], dtype)
+    check(single("ReduceMean", {"x": x}, {"axes": np.array([1])}), {"x": x})
+
+
 def test_log_sum_exp_of_infinities() -> None:
     x = np.array([[-INF, -INF, -INF], [INF, 0, 1], [100, 200, 300]], np.float32)
     check(single("ReduceLogSumExp", {"x": x}, {"axes": np.array([1])}, keepdims=0), {"x": x})

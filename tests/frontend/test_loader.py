@@ -69,6 +69,15 @@ def test_refuses_an_invalid_graph_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in caught.value.message
 
 
+def test_refuses_names_that_are_no_text(tmp_path: Path) -> None:
+    path = save(tmp_path, graph_of([helper.make_node("Relu", ["in_put"], ["y"], name="a_node")], {"in_put": X}, ["y"]))
+    for name in (b"in_put", b"a_node"):
+        broken = tmp_path / "broken.onnx"
+        broken.write_bytes(path.read_bytes().replace(name, b"\xff" * len(name)))
+        with pytest.raises(ModelError, match="UTF-8"):
+            load_model(broken)
+
+
 def test_limits(tmp_path: Path) -> None:
     path = save(tmp_path, single("Relu", {"x": X}))
     with pytest.raises(ModelError, match="MiB are read"):

@@ -215,6 +215,17 @@ def test_contradictions_name_the_node() -> None:
         normalise(proto)
 
 
+def test_sparse_weights_are_refused() -> None:
+    proto = graph_of([node("Relu", ["w"], "y")], {}, ["y"])
+    values, indices = (
+        numpy_helper.from_array(np.ones(1, np.float32), "w"),
+        numpy_helper.from_array(np.zeros(1, int), "i"),
+    )
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
+    with pytest.raises(ModelError, match="'w' is sparse"):
+        normalise(proto)
+
+
 def test_the_model_given_is_not_changed() -> None:
     proto = single("Softmax", {"x": X}, opset=11)
     before = proto.SerializeToString()

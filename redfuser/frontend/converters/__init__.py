@@ -14,6 +14,7 @@ from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer
 from redfuser.frontend.converters.quantize import convert_dynamic_quantize
 from redfuser.frontend.converters.reductions import (
     CONVERT_REDUCE_MAX,
+    CONVERT_REDUCE_MEAN,
     CONVERT_REDUCE_MIN,
     convert_reduce_log_sum_exp,
 )
@@ -39,6 +40,7 @@ CONVERTERS: dict[str, Converter] = {
     "RMSNormalization": convert_rms_norm,
     "ReduceLogSumExp": convert_reduce_log_sum_exp,
     "ReduceMax": CONVERT_REDUCE_MAX,
+    "ReduceMean": CONVERT_REDUCE_MEAN,
     "ReduceMin": CONVERT_REDUCE_MIN,
     "Reshape": convert_reshape,
     "TopK": convert_top_k,

@@ -1,7 +1,8 @@
-"""Reductions: extrema without the stock chain that looks for NaN, and log-sum-exp of infinities."""
+"""Reductions: means of integers, extrema without the stock chain that looks for NaN, and log-sum-exp of infinities."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tvm import relax
@@ -38,5 +39,15 @@ def convert_reduce_log_sum_exp(bb: relax.BlockBuilder, inputs: Inputs, attribute
     return result if attributes.get("keepdims", 1) else R.squeeze(result, which)
 
 
+def _mean(data: relax.Expr, axes: list[int] | None, keep: bool) -> relax.Expr:
+    """TVM's mean, but of integers: those stay integers, rounded towards zero."""
+    if "float" in dtype_of(data):
+        return R.mean(data, axes, keep)
+    shape = shape_of(data)
+    count = math.prod(shape[axis] for axis in (range(len(shape)) if axes is None else axes))
+    return R.divide(R.sum(data, axes, keep), relax.const(count, dtype_of(data)))
+
+
+CONVERT_REDUCE_MEAN = _reduction(_mean)
 CONVERT_REDUCE_MAX = _reduction(R.max)
 CONVERT_REDUCE_MIN = _reduction(R.min)

@@ -1,0 +1,57 @@
+"""Every node, graph and tensor of a model, wherever it hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from redfuser.errors import ModelError
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+
+def nodes_of(proto: ModelProto, depth: int = 1000) -> Iterator[NodeProto]:
+    """Every node: graph, subgraphs, functions.
+
+    Raises:
+        ModelError: subgraphs nest deeper than ``depth``.
+    """
+    pending: list[tuple[int, NodeProto]] = [(0, node) for node in proto.graph.node]
+    pending += [(0, node) for function in proto.functions for node in function.node]
+    while pending:
+        level, node = pending.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                if level >= depth:
+                    raise ModelError(f"node '{node.name}': subgraphs nest deeper than {depth} levels")
+                pending += [(level + 1, inner) for inner in graph.node]
+
+
+def _graphs(attribute: AttributeProto) -> list[GraphProto]:
+    return ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
+
+
+def graphs_of(proto: ModelProto) -> Iterator[GraphProto]:
+    """The graph and every subgraph, those in functions too."""
+    yield proto.graph
+    for node in nodes_of(proto):
+        for attribute in node.attribute:
+            yield from _graphs(attribute)
+
+
+def tensors_of(proto: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor: initializers, sparse ones, attributes, in subgraphs and functions too."""
+    attributes = [attribute for function in proto.functions for attribute in function.attribute_proto]
+    attributes += [attribute for node in nodes_of(proto) for attribute in node.attribute]
+    sparse = [tensor for graph in graphs_of(proto) for tensor in graph.sparse_initializer]
+    for graph in graphs_of(proto):
+        yield from graph.initializer
+    for attribute in attributes:
+        yield from [attribute.t] if attribute.HasField("t") else []
+        yield from attribute.tensors
+        sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+        sparse += attribute.sparse_tensors
+    for tensor in sparse:
+        yield from (tensor.values, tensor.indices)
