@@ -171,9 +171,10 @@ class Functions:
 
     def tanh(self, x: PrimExpr) -> PrimExpr:
         """Hyperbolic tangent for float32: a polynomial near 0, the exponential elsewhere."""
-        from tvm.tirx import Select, fabs
+        from tvm.tirx import Select
+        from tvm.tirx import abs as absolute
 
-        magnitude = self.builder.bind("magnitude", fabs(x))
+        magnitude = self.builder.bind("magnitude", absolute(x))
         square = self.builder.bind("square", x * x)
         near = multiply_add(self._polynomial(square, TANH) * square, x, x)
         far = like(1, x) - like(2, x) / (self.exp(magnitude + magnitude) + like(1, x))
@@ -181,9 +182,10 @@ class Functions:
 
     def erf(self, x: PrimExpr) -> PrimExpr:
         """Error function for float32: a polynomial near 0, ``1 - exp(polynomial)`` elsewhere."""
-        from tvm.tirx import Min, Select, fabs
+        from tvm.tirx import Min, Select
+        from tvm.tirx import abs as absolute
 
-        magnitude = self.builder.bind("magnitude", Min(like(4, x), fabs(x)))
+        magnitude = self.builder.bind("magnitude", Min(like(4, x), absolute(x)))
         square = self.builder.bind("square", x * x)
         near = multiply_add(self._polynomial(square, ERF_NEAR), x, x)
         far = multiply_add(self._polynomial(magnitude, ERF_FAR), magnitude, magnitude)
