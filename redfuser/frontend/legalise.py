@@ -101,31 +101,34 @@ def _rename(
     """
     main = module["main"]
     bindings = _bindings(module)
-    owner_of: dict[int, int] = {}
-    owner = None
-    for place in range(len(bindings) - 1, -1, -1):
-        name = bindings[place].var.name_hint
-        known = owners.get(name, marked_node(name))
-        owner = known if known is not None else owner
-        if owner is not None:
-            owner_of[place] = owner
     replacements: dict[relax.Var, relax.Expr] = {}
     renamed: dict[str, int] = {}
     counts: dict[int, int] = {}
     kept: list[relax.Binding] = []
     substitute = _Substitute(replacements)
-    for place, binding in enumerate(bindings):
+    for binding, index in zip(bindings, _owners(bindings, owners), strict=True):
         value = substitute.visit_expr(binding.value)
-        if place not in owner_of or isinstance(value, relax.Var | relax.Constant):
+        if index is None or isinstance(value, relax.Var | relax.Constant):
             replacements[binding.var] = value  # a copy, or the tuple of results that main returns
             continue
-        index = owner_of[place]
         counts[index] = counts.get(index, 0) + 1
         name = f"{operators[index].lower()}_{index}" + (f"_{counts[index] - 1}" if counts[index] > 1 else "")
         renamed[name] = index
         replacements[binding.var] = relax.DataflowVar(name, binding.var.struct_info)
         kept.append(relax.VarBinding(replacements[binding.var], value))
     return _rebuild(module, kept, substitute.visit_expr(main.body.body)), renamed
+
+
+def _owners(bindings: Sequence[relax.Binding], known: dict[str, int]) -> list[int | None]:
+    """The node of each binding: its own if known, else that of the next one; None after the last known."""
+    owner: int | None = None
+    result: list[int | None] = []
+    for binding in reversed(bindings):
+        name = binding.var.name_hint
+        own = known.get(name, marked_node(name))
+        owner = owner if own is None else own
+        result.append(owner)
+    return result[::-1]
 
 
 def _rebuild(module: tvm.IRModule, bindings: list[relax.Binding], result: relax.Expr) -> tvm.IRModule:

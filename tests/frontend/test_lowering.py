@@ -16,6 +16,7 @@ from redfuser.errors import DynamicShapeError
 from redfuser.frontend import LoweredModel, lower
 from redfuser.signature import TensorSpec
 from tests.frontend.running import graph_of, loaded, run, single
+from tests.golden import Golden
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -77,6 +78,11 @@ def test_names_of_the_model_are_never_identifiers() -> None:
 def test_text_form(bert: LoweredModel) -> None:
     text = str(bert)
     assert "input_ids: int64[1, 32]" in text and "Softmax 'layer.0.attention.softmax'" in text and "R.call_tir" in text
+
+
+def test_golden(golden: Golden) -> None:
+    lowered = lower(loaded(attention("sdpa", mask="boolean", heads=4, kv_heads=2, q_len=4, kv_len=6, head_dim=8)))
+    golden.check("lowered_attention.txt", str(lowered))
 
 
 def test_dynamic_models_are_refused_and_static_ones_lowered() -> None:
