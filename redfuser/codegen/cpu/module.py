@@ -81,7 +81,7 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
     schedules = {name: "fused" if name in fused else kind for name, kind in schedules.items()}
     llvm = tvm.target.Target(target.llvm())
     with tvm.transform.PassContext(opt_level=3):
-        executable = relax.build(module, target=llvm)
+        executable = relax.build(module, target=llvm, relax_pipeline=_to_machine())
     return Assembly(module, executable, schedules, _count_calls(module))
 
 
@@ -94,6 +94,26 @@ def _fuse(module: tvm.IRModule) -> tvm.IRModule:
         relax.transform.RewriteDataflowReshape(),
     ]
     return tvm.transform.Sequential(passes)(module)
+
+
+def _to_machine() -> tvm.transform.Pass:
+    """From calls of PrimFuncs to instructions of the virtual machine, memory planned.
+
+    TVM's own list with what is done by now left out: it reads reshapes off functions that aren't scheduled yet.
+    """
+    passes = [
+        relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(),
+        relax.transform.CallTIRRewrite(),
+        relax.transform.StaticPlanBlockMemory(),
+        relax.transform.LowerAllocTensor(),
+        relax.transform.KillAfterLastUse(),
+        relax.transform.LowerRuntimeBuiltin(),
+        relax.transform.ComputePrimValue(),
+        relax.transform.VMShapeLower(),
+        relax.transform.AttachGlobalSymbol(),
+    ]
+    return tvm.transform.Sequential(passes)
 
 
 def _count_calls(module: tvm.IRModule) -> dict[str, int]:

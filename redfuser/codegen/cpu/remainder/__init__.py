@@ -1,0 +1,7 @@
+"""What no cascade took: matrix products, lone reductions, element-wise operations. Imports TVM: import it lazily."""
+
+from __future__ import annotations
+
+from redfuser.codegen.cpu.remainder.scheduling import schedule_remainder
+
+__all__ = ["schedule_remainder"]

@@ -1,0 +1,74 @@
+"""A PrimFunc being written over flat memory. Imports TVM: import it lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm import tirx
+
+from redfuser.codegen.cpu.access import Access
+from redfuser.codegen.cpu.builder import Builder
+from redfuser.codegen.cpu.expressions import Translator
+from redfuser.codegen.cpu.generate import PhaseWriter
+from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.region import Region, Span
+from redfuser.codegen.cpu.remainder.flat import flat
+from redfuser.expr import Axis, Expr, Tensor, index
+from redfuser.tile.ir import Phase
+
+
+class Kernel:
+    """Parameters and workspaces of a PrimFunc, and what writes its body.
+
+    Args:
+        machine: decides between instructions.
+        parameters: inputs, then outputs.
+        workspaces: live in memory while the function runs.
+
+    Attributes:
+        arrays: flat tensor -> its storage, for every parameter and workspace.
+    """
+
+    def __init__(self, machine: Machine, parameters: Sequence[Tensor], workspaces: Sequence[Tensor] = ()) -> None:
+        self.machine = machine
+        largest = max(tensor.size for tensor in (*parameters, *workspaces))
+        self.builder = Builder("int32" if largest < 1 << 31 else "int64")
+        self.arrays: dict[Tensor, tirx.Buffer] = {}
+        self.translator = Translator(self.builder, machine, Access(self.builder, {}, self.arrays))
+        self._parameters: list[tirx.Buffer] = []
+        for tensor in parameters:
+            name = self.builder.unique(tensor.name)
+            shape = [tirx.IntImm("int64", extent) for extent in tensor.shape]
+            whole = tirx.decl_buffer(shape, tensor.dtype, name)
+            stored = _stored(tensor.dtype)
+            view = tirx.decl_buffer((max(tensor.size, 1),), stored, f"{name}_flat", data=whole.data)
+            self.builder.emit(tirx.DeclBuffer(view))
+            self.arrays[flat(tensor)] = view
+            self._parameters.append(whole)
+        for tensor in workspaces:
+            self.arrays[flat(tensor)] = self.builder.allocate(tensor.name, tensor.size, _stored(tensor.dtype))
+
+    def allocate(self, name: str, size: int, dtype: str) -> Tensor:
+        """A flat array of the current task."""
+        tensor = Tensor(self.builder.unique(name), (size,), dtype)
+        self.arrays[tensor] = self.builder.allocate(name, size, dtype)
+        return tensor
+
+    def write_phase(self, phase: Phase) -> None:
+        """Write a phase of a tile program over flat tensors."""
+        PhaseWriter(phase, "", self.builder, self.machine, self.arrays).write()
+
+    def finish(self) -> tirx.PrimFunc:
+        """The PrimFunc, scheduled."""
+        attributes = {"s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
+        return tirx.PrimFunc(self._parameters, self.builder.body()).with_attrs(attributes)
+
+
+def _stored(dtype: str) -> str:
+    """A bool takes a byte in memory, but only one bit of a vector."""
+    return "int8" if dtype == "bool" else dtype
+
+
+def point(places: Mapping[Axis, Expr]) -> Region:
+    """The region of one point."""
+    return Region({axis: Span(index(0), where, 1) for axis, where in places.items()})

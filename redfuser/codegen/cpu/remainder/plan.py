@@ -1,0 +1,89 @@
+"""What a lowered PrimFunc computes, as steps that there is code for. No TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from redfuser.cascade.graph import Definition
+from redfuser.cascade.tir import Fragment
+from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
+from redfuser.codegen.cpu.remainder.groups import Group, make_groups
+from redfuser.codegen.cpu.remainder.inlining import inline
+from redfuser.expr import Tensor, loads
+
+#: Fewer columns than this are not worth a register tile; so few rows don't repay reading across memory.
+MIN_COLUMNS, MIN_ROWS = 4, 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps of one PrimFunc, one after another.
+
+    Args:
+        parameters: inputs, then outputs.
+        groups: computed first, each row by row.
+        product: the matrix product at the end, if there is one.
+    """
+
+    parameters: tuple[Tensor, ...]
+    groups: tuple[Group, ...]
+    product: Contraction | None = None
+
+    @property
+    def workspaces(self) -> tuple[Tensor, ...]:
+        """Tensors that live in memory only between steps."""
+        stored = [d.tensor for group in self.groups for d in group.definitions if d.tensor in group.stored]
+        return tuple(tensor for tensor in stored if tensor not in self.parameters)
+
+    @property
+    def kind(self) -> str:
+        """``product``, ``reduction`` or ``elementwise``."""
+        if self.product is not None:
+            return "product"
+        reduces = any(d.is_reduction for group in self.groups for d in group.definitions)
+        return "reduction" if reduces else "elementwise"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.groups, *([self.product] if self.product else []))))
+
+
+def make_plan(fragment: Fragment, constants: Collection[Tensor]) -> Plan:
+    """Choose the steps.
+
+    Args:
+        constants: inputs whose contents are known now.
+    """
+    definitions = inline(fragment)
+    outputs = frozenset(fragment.parameters)
+    found = _product(definitions, constants)
+    if found is None:
+        return Plan(fragment.parameters, make_groups(definitions, outputs))
+    before, product = found
+    read = {node.tensor.name for part in (product.left, product.right, product.epilogue) for node in loads(part)}
+    wanted = outputs | {d.tensor for d in before if d.tensor.name in read}
+    return Plan(fragment.parameters, make_groups(before, wanted) if before else (), product)
+
+
+def _product(
+    definitions: tuple[Definition, ...], constants: Collection[Tensor]
+) -> tuple[tuple[Definition, ...], Contraction] | None:
+    """The matrix product at the end, and what comes before it."""
+    for place, definition in enumerate(definitions):
+        if definition.is_reduction and len(definitions) - place <= 2:
+            product = recognise(definition, definitions[-1])
+            if product is not None and _worthwhile(product, constants):
+                return definitions[:place], product
+    return None
+
+
+def is_constant(product: Contraction, constants: Collection[Tensor]) -> bool:
+    """Whether the right factor is known now."""
+    names = {tensor.name for tensor in constants}
+    return all(node.tensor.name in names for node in loads(product.right))
+
+
+def _worthwhile(product: Contraction, constants: Collection[Tensor]) -> bool:
+    if product.column.extent < MIN_COLUMNS:
+        return False
+    return is_constant(product, constants) or product.contiguous or product.row.extent >= MIN_ROWS

@@ -1,0 +1,203 @@
+"""Matrix products: what is recognised, how it is tiled and packed, and that the numbers are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm")
+
+import tvm
+from tvm import relax
+from tvm.script import relax as R
+
+from redfuser.cascade.graph import Definition
+from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.module import assemble
+from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
+from redfuser.codegen.cpu.remainder.packing import pack, plan_packing
+from redfuser.codegen.cpu.remainder.tiling import Tiling, choose_tiling
+from redfuser.expr import Expr, Tensor, axis, index, load, op
+from redfuser.targets import CpuTarget, load_target
+from tests.codegen.cpu.build import legalised, run
+
+AVX512, AVX2 = Machine(512, 32), Machine(256, 16)
+
+
+def target(name: str = "cpu") -> CpuTarget:
+    found = load_target(name)
+    assert isinstance(found, CpuTarget)
+    return found
+
+
+def random(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def variable(name: str, *shape: int, dtype: str = "float32") -> relax.Var:
+    return relax.Var(name, R.Tensor(shape, dtype))
+
+
+def kinds(module: tvm.IRModule) -> set[str]:
+    return set(assemble(module, [], target()).schedules.values())
+
+
+# ------------------------------------------------------------------------------------------------ recognition
+
+M, N, K = axis("m", 6), axis("n", 8), axis("k", 10)
+LEFT, RIGHT, SUM = (
+    Tensor("left", (6, 10), "float32"),
+    Tensor("right", (10, 8), "float32"),
+    Tensor("sum", (6, 8), "float32"),
+)
+
+
+def summed(body: Expr, combiner: str = "sum") -> Definition:
+    return Definition(SUM, (M, N), (K,), combiner, body, "matmul")
+
+
+def found(definition: Definition, final: Definition | None = None) -> Contraction | None:
+    return recognise(definition, final or definition)
+
+
+def test_a_product_with_an_epilogue_is_recognised() -> None:
+    total = summed(op("mul", load(LEFT, M, K), load(RIGHT, K, N)))
+    result = Tensor("result", (6, 8), "float32")
+    bias = Tensor("bias", (8,), "float32")
+    final = Definition(result, (M, N), (), "", op("add", load(SUM, M, N), load(bias, N)), "add")
+    product = found(total, final)
+    assert product is not None
+    assert (product.row.extent, product.column.extent, product.depth) == (6, 8, 10)
+    assert str(product.epilogue) == "(total[0] + bias[n])"
+    assert product.contiguous
+
+
+def test_a_transposed_factor_is_not_contiguous() -> None:
+    across = Tensor("right", (8, 10), "float32")
+    product = found(summed(op("mul", load(LEFT, M, K), load(across, N, K))))
+    assert product is not None and not product.contiguous
+
+
+def test_heads_are_outer_axes() -> None:
+    head, a, b = axis("head", 3), Tensor("a", (3, 6, 10), "float32"), Tensor("b", (3, 10, 8), "float32")
+    body = op("mul", load(a, head, M, K), load(b, head, K, N))
+    product = found(Definition(Tensor("c", (3, 6, 8), "float32"), (head, M, N), (K,), "sum", body, "x"))
+    assert product is not None and [a.extent for a in product.outer] == [3]
+
+
+@pytest.mark.parametrize(
+    "body, combiner",
+    [
+        (op("mul", load(LEFT, M, K), load(RIGHT, K, N)), "max"),
+        (op("add", load(LEFT, M, K), load(RIGHT, K, N)), "sum"),
+        (op("mul", load(LEFT, M, K), load(LEFT, M, K)), "sum"),
+        (op("mul", load(SUM, M, N), load(RIGHT, K, N)), "sum"),
+    ],
+    ids=["not-a-sum", "not-a-product", "no-columns", "left-has-the-columns-too"],
+)
+def test_other_reductions_are_refused(body: Expr, combiner: str) -> None:
+    assert found(summed(body, combiner)) is None
+
+
+def test_a_sum_used_in_another_place_is_refused() -> None:
+    total = summed(op("mul", load(LEFT, M, K), load(RIGHT, K, N)))
+    result = Tensor("result", (6, 8), "float32")
+    first = Definition(result, (M, N), (), "", op("sub", load(SUM, M, N), load(SUM, M, index(0))), "x")
+    assert found(total, first) is None
+
+
+# ------------------------------------------------------------------------------------------------ tiling, packing
+
+
+@pytest.mark.parametrize("machine", [AVX512, AVX2], ids=["avx512", "avx2"])
+@pytest.mark.parametrize("rows, columns", [(1, 4096), (128, 384), (7, 100), (1024, 1024), (3, 5)])
+def test_tiles_fit_registers_and_matrix(machine: Machine, rows: int, columns: int) -> None:
+    tiling = choose_tiling(rows, columns, 1, machine, "float32", 2)
+    assert (tiling.rows + 1) * tiling.vectors < machine.registers
+    assert tiling.rows <= rows and tiling.width <= columns
+
+
+def test_tasks_are_shared_out_evenly() -> None:
+    tiling = choose_tiling(128, 64, 1, AVX512, "float32", 4)
+    tasks = tiling.panels(64) * tiling.blocks
+    assert tasks % 4 == 0
+
+
+def test_the_last_panel_ends_with_the_matrix() -> None:
+    product = found(summed(op("mul", load(LEFT, M, K), load(RIGHT, K, N))))
+    assert product is not None
+    packing = plan_packing(product, Tiling(2, 1, 3, 1), "packed")
+    assert packing.starts == (0, 3, 5)
+    right = random(10, 8)
+    packed = pack(product, packing, {Tensor("right", (80,), "float32"): right.reshape(-1)}).reshape(3, 10, 3)
+    np.testing.assert_array_equal(packed[2], right[:, 5:8])
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize("rows, columns, depth", [(1, 64, 32), (1, 5, 3), (2, 100, 7), (37, 70, 19), (13, 16, 1)])
+@pytest.mark.parametrize("name", ["cpu", "cpu-avx2", "cpu-x86-64"])
+def test_a_constant_factor_is_packed(name: str, rows: int, columns: int, depth: int) -> None:
+    weight = random(depth, columns)
+    x = variable("x", rows, depth)
+    module = legalised([x], lambda: relax.op.matmul(x, relax.const(weight)))
+    assembly = assemble(module, [], target(name))
+    assert set(assembly.schedules.values()) == {"product"}
+    a = random(rows, depth)
+    np.testing.assert_allclose(run(assembly, a), a @ weight, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("across", [False, True], ids=["in-place", "transposed"])
+def test_a_variable_factor(rows: int, across: bool) -> None:
+    x, y = variable("x", 2, rows, 24), variable("y", *((2, 50, 24) if across else (2, 24, 50)))
+    axes = [0, 2, 1]
+    module = legalised([x, y], lambda: relax.op.matmul(x, relax.op.permute_dims(y, axes) if across else y))
+    a, b = random(2, rows, 24), random(*(int(n) for n in y.struct_info.shape))
+    expected = a @ (b.transpose(axes) if across else b)
+    np.testing.assert_allclose(run(assemble(module, [], target()), a, b), expected, rtol=1e-5, atol=1e-5)
+
+
+def gelu(x: relax.Expr) -> relax.Expr:
+    half, root = relax.const(0.5, "float32"), relax.const(2**0.5, "float32")
+    one = relax.const(1.0, "float32")
+    return relax.op.multiply(x, relax.op.multiply(half, relax.op.add(relax.op.erf(relax.op.divide(x, root)), one)))
+
+
+def test_an_epilogue_is_applied_to_the_register_tile() -> None:
+    from math import erf
+
+    weight, bias = random(24, 40), random(40)
+    x, residual = variable("x", 9, 24), variable("r", 9, 40)
+
+    def body() -> relax.Expr:
+        dense = relax.op.add(relax.op.matmul(x, relax.const(weight)), relax.const(bias))
+        return relax.op.add(gelu(dense), residual)
+
+    assembly = assemble(legalised([x, residual], body), [], target())
+    assert set(assembly.schedules.values()) == {"product"}
+    a, r = random(9, 24), random(9, 40)
+    dense = a @ weight + bias
+    expected = dense * 0.5 * (np.vectorize(erf)(dense / 2**0.5) + 1) + r
+    np.testing.assert_allclose(run(assembly, a, r), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_half_precision_is_summed_in_single() -> None:
+    weight = random(512, 32, dtype="float16")
+    x = variable("x", 4, 512, dtype="float16")
+    assembly = assemble(legalised([x], lambda: relax.op.matmul(x, relax.const(weight))), [], target())
+    assert set(assembly.schedules.values()) == {"product"}
+    a = random(4, 512, dtype="float16")
+    exact = a.astype("float64") @ weight.astype("float64")
+    np.testing.assert_allclose(run(assembly, a), exact.astype("float16"), rtol=1e-3, atol=1e-2)
+
+
+def test_one_kernel_serves_equal_products_of_different_weights() -> None:
+    first, second = random(16, 16), random(16, 16) + 1
+    x = variable("x", 5, 16)
+    module = legalised([x], lambda: relax.op.matmul(relax.op.matmul(x, relax.const(first)), relax.const(second)))
+    assembly = assemble(module, [], target())
+    assert list(assembly.calls.values()) == [2]
+    a = random(5, 16)
+    np.testing.assert_allclose(run(assembly, a), a @ first @ second, rtol=1e-4, atol=1e-4)
