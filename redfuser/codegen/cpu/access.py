@@ -81,7 +81,7 @@ class Access:
         """Write elements of a tensor in memory, one by one where they aren't adjacent."""
         from tvm.tirx import BufferStore
 
-        value = value.astype(typed(tensor.dtype, value))
+        value = value.astype(typed(str(self.arrays[tensor].dtype), value))
         where = self._adjacent(tensor, indices, region)
         if where is not None:
             width = max(map(lanes_of, where), default=1)
