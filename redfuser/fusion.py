@@ -74,7 +74,6 @@ class Outcome:
 def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     """Derive a canonical cascade (see :mod:`redfuser.cascade.canonical`) and choose its schedule."""
     from redfuser.algebra import derive
-    from redfuser.cascade.widen import widen
     from redfuser.tile import default_schedule
     from redfuser.tile.traffic import traffic
     from redfuser.tuning.cost import modelled_us
@@ -82,13 +81,21 @@ def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     moved = traffic(cascade)
     derivation: Derivation | None = None
     try:
-        wide = widen(cascade)
-        derivation = derive(wide, options.numerics)
-        choice = default_schedule(wide, derivation, options.target)
+        precise = with_precision(cascade)
+        derivation = derive(precise, options.numerics)
+        choice = default_schedule(precise, derivation, options.target)
     except Exception as failure:
         return Outcome(moved, derivation, reason=_reason(failure))
     time = Time(modelled_us(moved, options.target), "modelled")
     return Outcome(moved, derivation, choice.schedule, time)
+
+
+def with_precision(cascade: Cascade) -> Cascade:
+    """The cascade in the precision it is computed in: never less than its types say (METHOD §4)."""
+    from redfuser.cascade.centre import sharpen_centres
+    from redfuser.cascade.widen import widen
+
+    return sharpen_centres(widen(cascade))
 
 
 def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
@@ -113,11 +120,10 @@ def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
 def _generate(
     cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, options: CompileOptions
 ) -> Kernel:
-    from redfuser.cascade.widen import widen
     from redfuser.codegen.cpu import check_kernel, generate, resources
     from redfuser.tile import build, verify
 
-    program = build(widen(cascade), derivation, schedule, name)
+    program = build(with_precision(cascade), derivation, schedule, name)
     verify(program)
     function = generate(program, options.target)
     used = resources(function, options.target)
