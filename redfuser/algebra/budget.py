@@ -19,39 +19,60 @@ class NotFusible(Exception):
 
 
 class Budget:
-    """Bounds the symbolic work of one derivation, in size of formulas first and in seconds as a backstop.
+    """Bounds the symbolic work of one derivation by the sizes of formulas, so that the verdict is always the same.
 
     Args:
-        seconds: after this the derivation stops at its next step.
-        operations: larger formulas are not expanded.
+        work: operations in all formulas worked on together.
+        operations: in one formula; a larger one is not worked on.
         power: sums raised to more than this are not expanded.
+        seconds: a backstop; generous, so that no verdict hangs on the load of the machine.
     """
 
-    def __init__(self, seconds: float = 1.5, operations: int = 400, power: int = 8) -> None:
-        self.deadline = time.monotonic() + seconds
+    def __init__(self, work: int = 4_000, operations: int = 400, power: int = 8, seconds: float = 20.0) -> None:
+        self.work = work
         self.operations = operations
         self.power = power
+        self.deadline = time.monotonic() + seconds
 
     def check(self, formula: Formula) -> None:
-        """Stop unless ``formula`` is small enough to work on.
+        """Account for work on ``formula``.
 
         Raises:
             NotFusible: with the code ``not-proved-in-budget``.
         """
-        late = time.monotonic() > self.deadline
-        large = formula.count_ops() > self.operations
+        size = formula.count_ops()
+        self.work -= size
         powers = (node for node in formula.atoms(sympy.Pow) if node.base.is_Add and node.exp.is_number)
-        if late or large or any(abs(node.exp) > self.power for node in powers):
-            why = "it took too long" if late else "a formula grew too large"
+        large = size > self.operations or any(abs(node.exp) > self.power for node in powers)
+        if large or self.work < 0 or time.monotonic() > self.deadline:
+            why = "a formula grew too large" if large else "it took too long"
             raise NotFusible("not-proved-in-budget", f"the proof was given up because {why}", str(formula)[:200])
 
     def expand(self, formula: Formula) -> Formula:
-        """Products, powers, exponentials and angles of sums multiplied out."""
+        """Products, powers, exponentials and angles of sums multiplied out; squares of sines as those of cosines."""
         self.check(formula)
         formula = sympy.expand_log(formula)
         if formula.has(sympy.sin, sympy.cos):
             formula = sympy.expand_trig(formula)
         expanded = sympy.expand(formula)
+        self.check(expanded)
+        return self._in_cosines(expanded)
+
+    def factor(self, formula: Formula) -> Formula:
+        """``formula`` as a product."""
+        self.check(formula)
+        return sympy.factor(formula)
+
+    def _in_cosines(self, formula: Formula) -> Formula:
+        """Modulo sin² + cos² = 1: a polynomial in sines and cosines is zero exactly if this is."""
+        squares = {
+            node: (1 - sympy.cos(node.base.args[0]) ** 2) ** (node.exp // 2) * node.base ** (node.exp % 2)
+            for node in formula.atoms(sympy.Pow)
+            if isinstance(node.base, sympy.sin) and node.exp.is_Integer and node.exp > 1
+        }
+        if not squares:
+            return formula
+        expanded = sympy.expand(formula.xreplace(squares))
         self.check(expanded)
         return expanded
 
@@ -59,11 +80,8 @@ class Budget:
         """Whether ``formula`` was proved to be zero everywhere on the domain of its symbols."""
         if _refuted(formula):
             return False
-        expanded = self.expand(formula)
-        if expanded == 0:
+        if self.expand(formula) == 0:
             return True
-        if expanded.has(sympy.sin, sympy.cos):
-            return bool(sympy.trigsimp(expanded) == 0)
         numerator, _ = sympy.fraction(sympy.together(formula))
         return bool(self.expand(numerator) == 0)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import sympy
 from sympy.polys.matrices import DomainMatrix
+from sympy.simplify.fu import TR10i
 
 from redfuser.algebra.budget import Budget, NotFusible
 from redfuser.algebra.separation import Symbol, origin, tidy
@@ -56,7 +57,7 @@ def close(core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Bu
         functions = sorted({g for member in members for g in member.row}, key=str)
         weights = _weights(members, functions)
         columns = _independent_columns(weights)
-        if len(columns) == len(members) and _regular(weights[:, columns], atoms):
+        if len(columns) == len(members) and _regular(weights[:, columns], atoms, budget):
             matrix = _change_of_base(weights, columns, atoms, budget)
             return Closure(tuple(member.formula for member in members), matrix)
     text = "the change of base point is singular where two earlier results meet"
@@ -121,7 +122,7 @@ def _derivative(
     reading: Reading,
     budget: Budget,
 ) -> _Member | None:
-    formula = _shortest(_monic(sympy.diff(member.formula, atom), atoms), earlier)
+    formula = _shortest(_monic(sympy.diff(member.formula, atom), atoms), earlier, budget)
     return None if formula == 0 else _Member(formula, _written_out(formula, reading, budget))
 
 
@@ -129,21 +130,21 @@ def _weights(members: Sequence[_Member], functions: list[Formula]) -> sympy.Matr
     return sympy.Matrix([[member.row.get(g, sympy.S.Zero) for g in functions] for member in members])
 
 
-def _regular(square: sympy.Matrix, atoms: tuple[Symbol, ...]) -> bool:
+def _regular(square: sympy.Matrix, atoms: tuple[Symbol, ...], budget: Budget) -> bool:
     """Whether W is invertible at every base point: its determinant has no factor that vanishes somewhere."""
+    # Elimination multiplies the entries with each other.
+    budget.check(sympy.Add(*square, evaluate=False))
     domain = DomainMatrix.from_Matrix(square).to_field()
-    determinant = domain.domain.to_sympy(domain.det())
-    if determinant.has(sympy.sin, sympy.cos):
-        determinant = sympy.trigsimp(determinant)
-    factors = sympy.Mul.make_args(sympy.factor(determinant))
+    determinant = budget.expand(domain.domain.to_sympy(domain.det()))
+    factors = sympy.Mul.make_args(budget.factor(determinant))
     return not any(factor.as_base_exp()[0].is_Add and factor.has(*atoms) for factor in factors)
 
 
-def _shortest(derivative: Formula, basis: list[Formula]) -> Formula:
+def _shortest(derivative: Formula, basis: list[Formula], budget: Budget) -> Formula:
     """``derivative``, less the one earlier member that shortens it most, if any does."""
     candidates = [derivative]
     if derivative.has(sympy.exp):
-        candidates += [tidy(sympy.factor(derivative - member)) for member in basis]
+        candidates += [tidy(budget.factor(derivative - member)) for member in basis]
     return min(candidates, key=lambda formula: formula.count_ops())
 
 
@@ -210,10 +211,10 @@ def _entry(entry: Formula, atoms: tuple[Symbol, ...], budget: Budget) -> Formula
     shifts = {atom: sympy.Dummy(f"shift_{atom.name}", real=True) for atom in atoms}
     shifted = budget.expand(entry.xreplace({atom: origin(atom) + shift for atom, shift in shifts.items()}))
     if not shifted.has(*map(origin, atoms)) and not shifted.has(sympy.sin, sympy.cos):
-        return tidy(sympy.factor(shifted)).xreplace({shift: atom - origin(atom) for atom, shift in shifts.items()})
+        return tidy(budget.factor(shifted)).xreplace({shift: atom - origin(atom) for atom, shift in shifts.items()})
     if entry.has(sympy.sin, sympy.cos):
-        return sympy.trigsimp(budget.expand(entry))
-    return tidy(sympy.factor(budget.expand(entry)))
+        return TR10i(budget.expand(entry))
+    return tidy(budget.factor(budget.expand(entry)))
 
 
 def _independent_columns(weights: sympy.Matrix) -> list[int]:

@@ -21,7 +21,7 @@ from redfuser.algebra import names
 from redfuser.algebra.analysis import Analysis
 from redfuser.algebra.bases import Needs, at_base
 from redfuser.algebra.printing import Leaves, to_expr
-from redfuser.algebra.separation import origin
+from redfuser.algebra.separation import is_logarithm, origin
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Const, Expr, Load, Tensor, number, op, substitute, walk
@@ -61,9 +61,10 @@ def _has_power(entry: sympy.Expr) -> bool:
 
 
 def _anchored(analysis: Analysis, bounded: set[Tensor], cascade: Cascade) -> bool:
-    """Whether the exponentials only hold extrema at which every element vanishes."""
+    """Whether the exponentials only hold extrema at which every element vanishes, and logarithms."""
     inside = {s for entry in analysis.closure.matrix for node in entry.atoms(sympy.exp) for s in node.free_symbols}
-    atoms = [expr for symbol, expr in analysis.streamed.items() if {symbol, origin(symbol)} & inside]
+    grows = [symbol for symbol in analysis.streamed if not is_logarithm(symbol, analysis.reading)]
+    atoms = [analysis.streamed[symbol] for symbol in grows if {symbol, origin(symbol)} & inside]
     used = {r.result for r in cascade.reductions for expr in atoms for node in walk(expr) if node == r.value}
     return bool(bounded) and used <= bounded
 

@@ -165,7 +165,7 @@ def _part(atom: Symbol, reading: Reading, budget: Budget) -> Formula | str | Non
     ratio = _ratio(formula, swap, reading)
     if ratio is None or not _splits(formula, swap, ratio, budget):
         return None
-    if atom in reading.rounded or (_is_exponential(ratio, atom) and not _is_logarithm(atom, reading)):
+    if atom in reading.rounded or (_is_exponential(ratio, atom) and not is_logarithm(atom, reading)):
         return "streamed"
     valid = []
     for pivot in (sympy.Integer(0), sympy.Integer(1)):
@@ -181,7 +181,7 @@ def _is_exponential(ratio: Formula, atom: Symbol) -> bool:
     return bool(slope != 0) and not slope.has(atom) and not slope.has(origin(atom))
 
 
-def _is_logarithm(atom: Symbol, reading: Reading) -> bool:
+def is_logarithm(atom: Symbol, reading: Reading) -> bool:
     """``exp(-log t)`` is ``1/t``: no overflow to fear."""
     expr = reading.leaves[atom]
     while isinstance(expr, Op) and expr.name == "cast":

@@ -84,7 +84,7 @@ def test_a_product_takes_a_positive_base_only() -> None:
         analysed(second("prod", mul(score(), result())))
 
 
-@pytest.mark.parametrize("budget", [Budget(seconds=-1), Budget(operations=1), Budget(power=1)])
+@pytest.mark.parametrize("budget", [Budget(seconds=-1), Budget(operations=1), Budget(power=1), Budget(work=10)])
 def test_work_beyond_the_budget_is_given_up(budget: Budget) -> None:
     with pytest.raises(NotFusible) as refusal:
         analysed(moment(4), budget)
