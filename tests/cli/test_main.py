@@ -1,9 +1,9 @@
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,13 @@ except SystemExit:
     heavy = {"tvm", "onnx", "numpy", "sympy", "rich", "torch", "onnxruntime"} & set(sys.modules)
     sys.exit(f"imported {heavy}" if heavy else 0)
 """
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-        times.append(time.perf_counter() - start)
-        assert result.returncode == 0, result.stderr
-        assert "compile" in result.stdout and "exit codes" in result.stdout
-    assert min(times) < 0.3
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert result.returncode == 0, result.stderr
+    assert "compile" in result.stdout and "exit codes" in result.stdout
+    # Processor time: what else runs on the machine must not decide.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
 
 
 def test_importing_the_library_is_light_and_its_names_resolve() -> None:
