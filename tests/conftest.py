@@ -26,8 +26,8 @@ from redfuser.report.value import (
     Traffic,
 )
 from redfuser.signature import TensorSpec
-from tests.golden import Golden
 from redfuser.targets import load_target
+from tests.golden import Golden
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
