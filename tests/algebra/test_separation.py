@@ -12,7 +12,7 @@ from redfuser.algebra.specialise import specialise
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Const, Expr, op
 from tests.algebra.build import Builder, attention, literal, moment, score
-from tests.algebra.catalogue import div, mul, sub
+from tests.algebra.constructions import div, mul, sub
 
 
 def analysed(cascade: Cascade, budget: Budget | None = None) -> Analysis:
