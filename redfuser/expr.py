@@ -199,8 +199,14 @@ def index(value: int) -> Const:
 
 
 def number(value: float, dtype: str) -> Const:
-    """A constant of a floating-point or integer ``dtype``."""
-    return Const(dtype, float(value) if "float" in dtype else int(value))
+    """A constant of a floating-point or integer ``dtype``; of an integer type, infinity is its extreme value."""
+    if "float" in dtype:
+        return Const(dtype, float(value))
+    if value in (float("inf"), float("-inf")):
+        signed = not dtype.startswith("uint")
+        bits = int(dtype.removeprefix("uint").removeprefix("int")) - signed
+        return Const(dtype, 2**bits - 1 if value > 0 else -(2**bits) * signed)
+    return Const(dtype, int(value))
 
 
 def op(name: str, *args: Expr) -> Expr:

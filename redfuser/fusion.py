@@ -16,6 +16,7 @@ from redfuser.options import CompileOptions
 from redfuser.reason import Reason
 from redfuser.records import to_text
 from redfuser.report.value import NumericError, Time, Traffic
+from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule, TileProgram
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ class Outcome:
 def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     """Derive a canonical cascade (see :mod:`redfuser.cascade.canonical`) and choose its schedule."""
     from redfuser.algebra import derive
-    from redfuser.tile import default_schedule
     from redfuser.tile.traffic import traffic
     from redfuser.tuning.cost import modelled_us
 
@@ -83,11 +83,19 @@ def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     try:
         precise = with_precision(cascade)
         derivation = derive(precise, options.numerics)
-        choice = default_schedule(precise, derivation, options.target)
+        schedule = _choose(precise, derivation, options.target)
     except Exception as failure:
         return Outcome(moved, derivation, reason=_reason(failure))
-    time = Time(modelled_us(moved, options.target), "modelled")
-    return Outcome(moved, derivation, choice.schedule, time)
+    return Outcome(moved, derivation, schedule, Time(modelled_us(moved, options.target), "modelled"))
+
+
+def _choose(cascade: Cascade, derivation: Derivation, target: Target) -> Schedule:
+    """The untuned schedule; for a GPU, which has no code generator yet, the strategy alone."""
+    from redfuser.tile import default_schedule
+
+    if isinstance(target, CpuTarget):
+        return default_schedule(cascade, derivation, target).schedule
+    return Schedule("single-segment" if derivation.incremental else "resident")
 
 
 def with_precision(cascade: Cascade) -> Cascade:
@@ -104,11 +112,11 @@ def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
     Args:
         name: of the kernel, unique in the module.
     """
-    outcome = plan(cascade, options)
-    if outcome.reason is not None or outcome.derivation is None or outcome.schedule is None:
+    outcome, target = plan(cascade, options), options.target
+    if outcome.derivation is None or outcome.schedule is None or not isinstance(target, CpuTarget):
         return outcome
     try:
-        kernel = _generate(cascade, name, outcome.derivation, outcome.schedule, options)
+        kernel = _generate(cascade, name, outcome.derivation, outcome.schedule, target, options.seed)
     except Exception as failure:
         return replace(outcome, schedule=None, time=None, reason=_reason(failure))
     if kernel.error is not None and not kernel.error.passed:
@@ -118,16 +126,16 @@ def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
 
 
 def _generate(
-    cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, options: CompileOptions
+    cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, target: CpuTarget, seed: int
 ) -> Kernel:
     from redfuser.codegen.cpu import check_kernel, generate, resources
     from redfuser.tile import build, verify
 
     program = build(with_precision(cascade), derivation, schedule, name)
     verify(program)
-    function = generate(program, options.target)
-    used = resources(function, options.target)
-    return Kernel(program, function, used, check_kernel(program, function, options.target, options.seed))
+    function = generate(program, target)
+    used = resources(function, target)
+    return Kernel(program, function, used, check_kernel(program, function, target, seed))
 
 
 def _reason(failure: Exception) -> Reason:

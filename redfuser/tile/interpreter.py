@@ -76,7 +76,8 @@ def interpret_blocks(
         localised: dict[Expr, Any] = {}
         for ranges in _blocks(phase, wanted):
             block = _Block(phase, memory, written, ranges, dtype, localised)
-            block.run(phase.body)
+            with np.errstate(all="ignore"):  # NaN and infinities are values here
+                block.run(phase.body)
     return (
         {tensor.name: memory[tensor] for tensor in program.outputs},
         {tensor.name: written[tensor] for tensor in program.outputs},

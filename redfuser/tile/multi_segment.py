@@ -107,9 +107,9 @@ def _merge(
         own[name] = own[recurrence.state[0].tensor.name]
         if recurrence.base is not None:
             own[f"{name}.base"] = bind(recurrence.base, own)
+        joint |= {f"{derived}.previous": value for derived, value in own.items()}
         for component in recurrence.state:
             elements[component.tensor.name] = rebased(component, recurrence, own, joint)
-        joint |= {f"{derived}.previous": value for derived, value in own.items()}
     emitter.share([[element] for element in elements.values()])
     states.accumulate(elements, segments.axis)
     write_outputs(emitter, cascade, states.results, 1)

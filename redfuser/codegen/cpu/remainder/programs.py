@@ -52,17 +52,22 @@ class _PhaseBuilder:
         self.buffers[memory] = buffer
         statements: list[Statement] = [Map(buffer, value)]
         if definition.is_reduction:
-            statements = [Fill(buffer, IDENTITIES[definition.combiner]), self._fold(buffer, definition, value)]
+            statements = [Fill(buffer, IDENTITIES[definition.combiner]), *self._fold(buffer, definition, value)]
         return statements + [Store(memory, axes, (where,), buffer.value)] * stored
 
-    def _fold(self, buffer: Buffer, definition: Definition, value: Expr) -> Statement:
-        """The reduction over one axis, the one that is contiguous in memory if any is; streams over the others."""
+    def _fold(self, buffer: Buffer, definition: Definition, value: Expr) -> list[Statement]:
+        """The reduction over one axis, the one that is contiguous in memory if any is; streams over the others.
+
+        One element is its own fold, and none leaves the identity.
+        """
+        if not self.normal.of(definition.reduced):
+            return [] if any(a.extent == 0 for a in definition.reduced) else [Map(buffer, value)]
         near = {a for node in loads(value) for a in _unit_axes(linear(node.indices[-1]))}
         *outer, over = sorted(self.normal.of(definition.reduced), key=lambda a: a in near)
         statement: Statement = Reduce(buffer, definition.combiner, value, over)
         for axis in reversed(outer):
             statement = Stream(axis, 1, (statement,), index(0), index(axis.extent))
-        return statement
+        return [statement]
 
     def _on_chip(self, value: Expr) -> Expr:
         """Results of the group read from their buffers."""

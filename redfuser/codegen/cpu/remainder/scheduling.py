@@ -103,7 +103,8 @@ class _Scheduler:
         except NotExtractable:
             return Scheduled(function, "default")
         types = {node.dtype for definition in fragment.definitions for node in walk(definition.body)}
-        if types & NOT_VECTORISED:
+        empty = any(tensor.size == 0 for tensor in fragment.parameters)
+        if empty or types & NOT_VECTORISED:
             return Scheduled(function, "default")
         constants = [t for t, is_known in zip(fragment.parameters, known, strict=False) if is_known]
         plan = make_plan(fragment, constants)
