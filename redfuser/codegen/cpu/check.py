@@ -72,7 +72,7 @@ def _ordinary(tensor: Tensor, random: np.random.Generator) -> Array:
     if tensor.dtype == "bool":
         return _with_empty_rows(random.random(tensor.shape) < 0.7, False)
     if "int" in tensor.dtype:
-        # Masks of ones and zeros: anything larger overflows (1 - mask) * -3.4e38, and nothing finite is left to compare.
+        # Masks of ones and zeros: anything larger overflows (1 - mask) * -3.4e38 and leaves nothing finite.
         return _with_empty_rows((random.random(tensor.shape) < 0.7).astype(kind), 0)
     return random.standard_normal(tensor.shape, dtype=np.float32).astype(kind)
 
