@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Const, Expr, Op, axis, index
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer, PrimExpr, Stmt, Var
+
+#: Arrays of fewer bytes live on the stack.
+STACK_BYTES = 1024
 
 KINDS = {"serial": 0, "parallel": 1, "unroll": 3}
 
@@ -114,10 +118,16 @@ class Builder:
         self.emit(Bind(variable, value))
         return variable
 
-    def allocate(self, name: str, size: int, dtype: str, scope: str = "local") -> Buffer:
-        """A flat buffer that lives to the end of the innermost open block."""
+    def allocate(self, name: str, size: int, dtype: str) -> Buffer:
+        """A flat buffer that lives to the end of the innermost open block.
+
+        TVM puts small arrays of global scope on the stack, where LLVM keeps them in registers if it can, and
+        all others on the heap.
+        """
         from tvm.tirx import AllocBuffer, decl_buffer
 
+        small = size * numpy_dtype(dtype).itemsize < STACK_BYTES
+        scope = "global" if small else "local"
         buffer = decl_buffer((max(size, 1),), dtype, self.unique(name), scope=scope, data_alignment=64)
         self.emit(AllocBuffer(buffer))
         return buffer

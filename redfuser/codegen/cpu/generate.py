@@ -24,7 +24,6 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.nests import Nest, make_nest, merge_products
 from redfuser.codegen.cpu.region import Region, Span, whole
 from redfuser.codegen.cpu.staging import Staging, axes_of_phase
-from redfuser.codegen.cpu.storage import on_stack
 from redfuser.codegen.cpu.strides import Strides
 from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Expr, Tensor, axes_of, index, op, substitute
@@ -114,16 +113,10 @@ class PhaseWriter:
             self._variants(list(grid), numbers, Region(self.everywhere), {})
 
     def _allocate(self) -> dict[Tensor, Array]:
-        stack = on_stack(self.layouts.values())
-        return {
-            tensor: self.builder.allocate(
-                tensor.name,
-                layout.size,
-                "int8" if tensor.dtype == "bool" else tensor.dtype,
-                "local" if tensor in stack else "global",
-            )
-            for tensor, layout in self.layouts.items()
-        }
+        def stored(dtype: str) -> str:
+            return "int8" if dtype == "bool" else dtype
+
+        return {t: self.builder.allocate(t.name, n.size, stored(t.dtype)) for t, n in self.layouts.items()}
 
     def _variants(
         self, grid: Sequence[Tile], numbers: Mapping[Tile, Expr], region: Region, done: Mapping[Axis, int]

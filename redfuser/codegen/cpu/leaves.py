@@ -164,16 +164,20 @@ class Leaves:
     def _square(self, leaf: Transpose, region: Region, lane: Axis, start: Expr) -> None:
         from tvm.tirx import BufferLoad
 
-        dtype = leaf.target.tensor.dtype
-        tile = self.builder.allocate("square", self.lanes**2, "int8" if dtype == "bool" else dtype)
-        with self.builder.loop("r", self.lanes, "unroll") as r:
-            row = region.narrow(lane, op("add", start, r), 1).along(leaf.along, index(0), self.lanes)
-            value = matched(self.translator.value(leaf.value, row), self.lanes)
-            self.builder.store(tile, self._row(r), value.astype(typed(str(tile.dtype), value)))
-        transpose(self.builder, tile, self.lanes)
-        with self.builder.loop("r", self.lanes, "unroll") as r:
-            column = region.narrow(leaf.along, r, 1).along(lane, start, self.lanes)
-            self.access.put_on_chip(leaf.target.tensor, column, BufferLoad(tile, [self._row(r)]))
+        dtype = "int8" if leaf.target.tensor.dtype == "bool" else leaf.target.tensor.dtype
+        half = self.lanes // 2
+        halves = [self.builder.allocate(name, half * self.lanes, dtype) for name in ("upper", "lower")]
+        for number, array in enumerate(halves):
+            with self.builder.loop("r", half, "unroll") as r:
+                first = op("add", start, op("add", r, index(number * half)))
+                row = region.narrow(lane, first, 1).along(leaf.along, index(0), self.lanes)
+                value = matched(self.translator.value(leaf.value, row), self.lanes)
+                self.builder.store(array, self._row(r), value.astype(typed(dtype, value)))
+        transpose(self.builder, halves, self.lanes)
+        for number, array in enumerate(halves):
+            with self.builder.loop("r", half, "unroll") as r:
+                column = region.narrow(leaf.along, op("add", r, index(number * half)), 1).along(lane, start, self.lanes)
+                self.access.put_on_chip(leaf.target.tensor, column, BufferLoad(array, [self._row(r)]))
 
     def _row(self, number: Expr) -> PrimExpr:
         from tvm.tirx import Ramp

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.leaves import Leaves
 from redfuser.codegen.cpu.nests import Nest, Product
 from redfuser.codegen.cpu.region import Region
-from redfuser.codegen.cpu.vectors import fold, level, shuffle, typed
+from redfuser.codegen.cpu.vectors import fold, interleaved, level, shuffle, typed
 from redfuser.expr import Axis, Expr, index, op
 
 if TYPE_CHECKING:
@@ -25,16 +25,23 @@ class Tile:
     """Accumulators of one register tile.
 
     Args:
-        array: flat; ``sets`` copies of rows of ``width`` elements.
-        rows: how many points of the nest's block axis.
+        rows: one array for each point of the nest's block axis: ``sets`` times ``width`` elements.
         width: how many points of its vector axis.
         sets: partial sums kept apart, so that enough multiply-adds are independent.
     """
 
-    array: Array
-    rows: int
+    rows: Sequence[Array]
     width: int
     sets: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """One vector of accumulators: where it stands in the problem, and where in its row's array."""
+
+    point: Region
+    array: Array
+    offset: Expr
 
 
 class Products:
@@ -59,16 +66,18 @@ class Products:
             self._dots(leaf, nest, region)
             return
         tile = self._tile(leaf, nest, region)
-        for point, offset in self._points(nest, region, tile):
-            self._put(tile, offset, point, self.translator.value(leaf.initial, point))
-            for number in range(1, tile.sets):
-                self._put(tile, offset, point, _zero(leaf), number)
+        for place in self._places(nest, region, tile):
+            self._put(place, self.translator.value(leaf.initial, place.point))
+        for number in range(1, tile.sets):
+            for place in self._places(nest, region, tile, number):
+                self._put(place, _zero(leaf))
         self._sum(leaf, nest, region, tile)
-        for point, offset in self._points(nest, region, tile):
-            total = self._get(tile, offset, point)
+        for place in self._places(nest, region, tile):
+            total = self._get(place)
             for number in range(1, tile.sets):
-                total = total + self._get(tile, offset, point, number)
-            self._finish(leaf, point, total)
+                other = op("add", place.offset, index(number * tile.width))
+                total = total + self._get(Place(place.point, place.array, other))
+            self._finish(leaf, place.point, total)
 
     def _finish(self, leaf: Product, point: Region, total: PrimExpr) -> None:
         value = self.translator.value(leaf.finish, point, {leaf.target.value: total})
@@ -78,32 +87,33 @@ class Products:
         rows = region.width(nest.block) if nest.block is not None else 1
         width = region.width(nest.vector) if nest.vector is not None else 1
         sets = max(min(IN_FLIGHT // (rows * -(-width // self.lanes)), region.width(leaf.over), SETS), 1)
-        return Tile(self.builder.allocate("sum", sets * rows * width, leaf.target.tensor.dtype), rows, width, sets)
+        dtype = leaf.target.tensor.dtype
+        return Tile([self.builder.allocate("sum", sets * width, dtype) for _ in range(rows)], width, sets)
 
-    def _points(self, nest: Nest, region: Region, tile: Tile) -> Iterator[tuple[Region, Expr]]:
-        """Every vector of the tile, in unrolled loops: its region, and its place among the accumulators."""
-        with self.builder.loop("r", tile.rows, "unroll") as r:
-            row = region.narrow(nest.block, r, 1) if nest.block is not None else region
-            base = op("mul", r, index(tile.width))
+    def _places(self, nest: Nest, region: Region, tile: Tile, number: int = 0) -> Iterator[Place]:
+        """Every vector of one of the tile's sets, row by row, in unrolled loops over the row."""
+        for r, array in enumerate(tile.rows):
+            row = region.narrow(nest.block, index(r), 1) if nest.block is not None else region
+            base = index(number * tile.width)
             if nest.vector is None:
-                yield row, base
-                return
+                yield Place(row, array, base)
+                continue
             for start, width in self.vectors(tile.width):
-                yield row.along(nest.vector, start, width), op("add", base, start)
+                yield Place(row.along(nest.vector, start, width), array, op("add", base, start))
 
-    def _place(self, tile: Tile, offset: Expr, point: Region, number: int) -> PrimExpr:
+    def _position(self, place: Place) -> PrimExpr:
         from tvm.tirx import Ramp
 
-        flat = self.builder.index(op("add", offset, index(number * tile.rows * tile.width)))
-        return Ramp(flat, 1, point.lane.extent) if point.lane is not None else flat
+        flat = self.builder.index(place.offset)
+        return Ramp(flat, 1, place.point.lane.extent) if place.point.lane is not None else flat
 
-    def _get(self, tile: Tile, offset: Expr, point: Region, number: int = 0) -> PrimExpr:
+    def _get(self, place: Place) -> PrimExpr:
         from tvm.tirx import BufferLoad
 
-        return BufferLoad(tile.array, [self._place(tile, offset, point, number)])
+        return BufferLoad(place.array, [self._position(place)])
 
-    def _put(self, tile: Tile, offset: Expr, point: Region, value: PrimExpr, number: int = 0) -> None:
-        self.builder.store(tile.array, self._place(tile, offset, point, number), value)
+    def _put(self, place: Place, value: PrimExpr) -> None:
+        self.builder.store(place.array, self._position(place), value)
 
     def _sum(self, leaf: Product, nest: Nest, region: Region, tile: Tile) -> None:
         full, rest = divmod(region.width(leaf.over), tile.sets)
@@ -117,10 +127,9 @@ class Products:
                 self._step(leaf, nest, region.narrow(leaf.over, first, 1), tile, 0)
 
     def _step(self, leaf: Product, nest: Nest, region: Region, tile: Tile, number: int) -> None:
-        """One term of the sum for every accumulator."""
-        for point, offset in self._points(nest, region, tile):
-            total = self._get(tile, offset, point, number)
-            self._put(tile, offset, point, total + self._term(leaf, point), number)
+        """One term of the sum for every accumulator of a set."""
+        for place in self._places(nest, region, tile, number):
+            self._put(place, self._get(place) + self._term(leaf, place.point))
 
     def _term(self, leaf: Product, point: Region) -> PrimExpr:
         """``left · right`` in the target's type."""
@@ -145,17 +154,17 @@ class Products:
         from tvm.tirx import BufferLoad, Ramp
 
         count, over = region.width(lane), leaf.over
-        array = self.builder.allocate("dots", count * self.lanes, leaf.target.tensor.dtype)
-        places = [Ramp(self.builder.index(index(n * self.lanes)), 1, self.lanes) for n in range(count)]
-        for place in places:
+        arrays = [self.builder.allocate("dot", self.lanes, leaf.target.tensor.dtype) for _ in range(count)]
+        place = Ramp(self.builder.number(0), 1, self.lanes)
+        for array in arrays:
             self.builder.store(array, place, _zero(leaf))
         full, rest = divmod(region.width(over), self.lanes)
         with self.builder.loop("k", full) as k:
             first = op("mul", k, index(self.lanes))
-            for n, place in enumerate(places if full else []):
+            for n, array in enumerate(arrays if full else []):
                 vector = region.narrow(lane, index(n), 1).along(over, first, self.lanes)
                 self.builder.store(array, place, BufferLoad(array, [place]) + self._term(leaf, vector))
-        total = self._folded([BufferLoad(array, [place]) for place in places])
+        total = self._folded([BufferLoad(array, [place]) for array in arrays])
         for n in range(rest):
             term = region.narrow(over, index(full * self.lanes + n), 1).along(lane, index(0), count)
             total = total + self._term(leaf, term)
@@ -167,13 +176,11 @@ class Products:
         if len(partial) != lanes:
             sums = [fold(self.builder, lambda a, b: a + b, [vector]) for vector in partial]
             return shuffle(sums, range(len(sums))) if len(sums) > 1 else sums[0]
-        distance = lanes // 2
-        while distance:
-            low = [c if not c & distance else lanes + c - distance for c in range(lanes)]
-            high = [c + distance if not c & distance else lanes + c for c in range(lanes)]
-            pairs = [(partial[n], partial[n + distance]) for n in range(distance)]
-            partial = [self.builder.bind("half", shuffle(pair, low) + shuffle(pair, high)) for pair in pairs]
-            distance //= 2
+        while len(partial) > 1:
+            half = len(partial) // 2
+            even, odd = interleaved(lanes, half)
+            pairs = zip(partial[:half], partial[half:], strict=True)
+            partial = [self.builder.bind("half", shuffle(p, even) + shuffle(p, odd)) for p in pairs]
         return partial[0]
 
 

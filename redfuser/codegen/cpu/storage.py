@@ -7,12 +7,8 @@ from dataclasses import dataclass
 
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.region import Region
-from redfuser.evaluate import numpy_dtype
-from redfuser.expr import Axis, Expr, Tensor, index, op
+from redfuser.expr import Axis, Expr, index, op
 from redfuser.tile.ir import Buffer
-
-#: On-chip arrays of one task that together are larger than this live on the heap: a thread's stack is small.
-STACK_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True)
@@ -68,14 +64,3 @@ def lay_out(buffer: Buffer, preferred: Axis | None, machine: Machine) -> Layout:
             strides[coordinate] = size
             size *= sizes[coordinate]
     return Layout(buffer, lane, {a: strides[a] for a in buffer.axes}, size)
-
-
-def on_stack(layouts: Collection[Layout]) -> frozenset[Tensor]:
-    """The buffers that fit on the stack together, small ones first."""
-    total = 0
-    chosen = set()
-    for layout in sorted(layouts, key=lambda item: item.size):
-        total += layout.size * numpy_dtype(layout.buffer.tensor.dtype).itemsize
-        if total <= STACK_BYTES:
-            chosen.add(layout.buffer.tensor)
-    return frozenset(chosen)

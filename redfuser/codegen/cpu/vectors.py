@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.builder import Builder, lanes_of, matched, scalar_dtype
+from redfuser.expr import Expr, index, op
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer, PrimExpr
@@ -86,28 +87,39 @@ def fold(builder: Builder, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], ve
     return rest
 
 
-def transpose(builder: Builder, tile: Buffer, lanes: int) -> None:
+def interleaved(lanes: int, distance: int) -> tuple[list[int], list[int]]:
+    """Of two vectors, the positions that keep or get the even blocks of ``distance`` elements, and the odd ones."""
+    even = [c if not c & distance else lanes + c - distance for c in range(lanes)]
+    odd = [c + distance if not c & distance else lanes + c for c in range(lanes)]
+    return even, odd
+
+
+def transpose(builder: Builder, halves: Sequence[Buffer], lanes: int) -> None:
     """Transpose a square of ``lanes`` vectors in place: its halves change places, then the halves of those, and so on.
 
     Args:
-        tile: flat, ``lanes * lanes`` elements, kept in registers.
+        halves: the upper and the lower vectors, flat; small enough to be kept in registers.
         lanes: a power of two.
     """
+    upper, lower = halves
+    with builder.loop("pair", lanes // 2, "unroll") as pair:
+        _exchange(builder, [(upper, pair), (lower, pair)], lanes, lanes // 2)
+    distance = lanes // 4
+    while distance:
+        for half in halves:
+            with builder.loop("pair", lanes // 4, "unroll") as pair:
+                block = op("mul", op("floordiv", pair, index(distance)), index(2 * distance))
+                row = op("add", block, op("floormod", pair, index(distance)))
+                _exchange(builder, [(half, row), (half, op("add", row, index(distance)))], lanes, distance)
+        distance //= 2
+
+
+def _exchange(builder: Builder, rows: Sequence[tuple[Buffer, Expr]], lanes: int, distance: int) -> None:
+    """Exchange the odd blocks of one vector with the even blocks of another."""
     from tvm.tirx import BufferLoad, Ramp
 
-    from redfuser.expr import index, op
-
-    distance = lanes // 2
-    while distance:
-        low = [c if not c & distance else lanes + c - distance for c in range(lanes)]
-        high = [c + distance if not c & distance else lanes + c for c in range(lanes)]
-        with builder.loop("pair", lanes // 2, "unroll") as pair:
-            block = op("mul", op("floordiv", pair, index(distance)), index(2 * distance))
-            row = op("add", block, op("floormod", pair, index(distance)))
-            first = Ramp(builder.index(op("mul", row, index(lanes))), 1, lanes)
-            second = Ramp(builder.index(op("mul", op("add", row, index(distance)), index(lanes))), 1, lanes)
-            rows = BufferLoad(tile, [first]), BufferLoad(tile, [second])
-            swapped = builder.bind("low", shuffle(rows, low)), builder.bind("high", shuffle(rows, high))
-            builder.store(tile, first, swapped[0])
-            builder.store(tile, second, swapped[1])
-        distance //= 2
+    places = [Ramp(builder.index(op("mul", number, index(lanes))), 1, lanes) for _, number in rows]
+    values = [BufferLoad(array, [place]) for (array, _), place in zip(rows, places, strict=True)]
+    swapped = [builder.bind("swapped", shuffle(values, order)) for order in interleaved(lanes, distance)]
+    for (array, _), place, value in zip(rows, places, swapped, strict=True):
+        builder.store(array, place, value)
