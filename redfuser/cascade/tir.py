@@ -21,6 +21,7 @@ from redfuser.expr import (
     Tensor,
     axis,
     cast,
+    index,
     load,
     loads,
     number,
@@ -150,7 +151,8 @@ def _definition(block: Any, tensor_of: Callable[[Any], Tensor]) -> Definition:
     elif folded:
         raise NotExtractable(f"block {block.name_hint} folds without an initial value")
     spatial = _store_axes(store, read, tensor, {a for a in axes.values() if a not in folded})
-    rename = {old: new for old, new in spatial if old is not new}
+    rename: dict[Axis, Expr] = {a: index(0) for a in axes.values() if a.extent == 1}
+    rename |= {old: new for old, new in spatial}
     body = simplify(substitute(body, rename))
     return Definition(tensor, tuple(new for _, new in spatial), tuple(folded), combiner, body, "")
 

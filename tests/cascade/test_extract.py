@@ -107,3 +107,12 @@ def test_symbolic_extent_is_refused() -> None:
     (function,) = (f for _, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
     with pytest.raises(NotExtractable, match="symbolic"):
         extract_primfunc(function)
+
+
+def test_axis_of_extent_one_leaves_the_body() -> None:
+    """Average pooling counts the elements of its window with every axis, those of extent 1 too."""
+    from tvm import relax
+
+    module = lowered(lambda b, x: relax.op.nn.avg_pool2d(x, (3, 2), (3, 2)), (1, 4, 3, 8))
+    graph, _ = extract_graph(module, {})
+    graph.verify()
