@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from redfuser.artifact.contents import CompiledModule
 from redfuser.artifact.write import write_artifact
@@ -28,6 +29,10 @@ from redfuser.report.value import (
 from redfuser.signature import TensorSpec
 from redfuser.targets import load_target
 from tests.golden import Golden
+
+settings.register_profile("usual", max_examples=700)
+settings.register_profile("long", max_examples=20_000)
+settings.load_profile("usual")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
