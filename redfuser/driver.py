@@ -152,9 +152,17 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
     for cascade in analysis.detection.cascades:
         outcome = outcomes[analysis.canonical[cascade.name].cascade]
         error = outcome.kernel.error if outcome.kernel else None
+        ends = [boundary for boundary in analysis.detection.boundaries if boundary.cascade == cascade.name]
         entries.append(
             describe_cascade(
-                cascade, outcome.derivation, outcome.schedule, outcome.traffic, outcome.time, error, outcome.reason
+                cascade,
+                outcome.derivation,
+                outcome.schedule,
+                outcome.traffic,
+                outcome.time,
+                error,
+                outcome.reason,
+                ends,
             )
         )
     for number, rejected in enumerate(analysis.detection.rejected):

@@ -15,6 +15,10 @@ from redfuser.cascade.placement import NotPlaceable
 from redfuser.reason import Reason
 
 
+#: Reasons that keep apart what is a chain of reductions all the same.
+CHAINS = frozenset({"not-convex", "misaligned"})
+
+
 @dataclass(frozen=True)
 class Rejected:
     """Reductions that depend on each other over one axis, but were not made a cascade."""
@@ -28,23 +32,33 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Boundary:
+    """A reduction that uses a cascade's result and still isn't part of it: where the cascade ends, and why."""
+
+    cascade: str
+    onnx_nodes: tuple[str, ...]
+    reason: Reason
+
+    def __str__(self) -> str:
+        return f"boundary of {self.cascade} before {', '.join(self.onnx_nodes)}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class Detection:
     """What was found in one model.
 
     Args:
         cascades: disjoint, in graph order.
         rejected: groups that form a chain but can't be cut out of the model as one kernel.
-        boundaries: pairs of dependent reductions that were kept apart, with the reason.
+        boundaries: where cascades end although a dependent reduction follows.
     """
 
     cascades: tuple[Cascade, ...]
-    rejected: tuple[Rejected, ...]
-    boundaries: tuple[tuple[str, str, Reason], ...]
+    rejected: tuple[Rejected, ...] = ()
+    boundaries: tuple[Boundary, ...] = ()
 
     def __str__(self) -> str:
-        lines = [str(c) for c in self.cascades] + [str(r) for r in self.rejected]
-        lines += [f"boundary {a} | {b}: {reason}" for a, b, reason in self.boundaries]
-        return "\n".join(lines)
+        return "\n".join(map(str, (*self.cascades, *self.rejected, *self.boundaries)))
 
 
 def detect(graph: Graph) -> Detection:
@@ -54,6 +68,7 @@ def detect(graph: Graph) -> Detection:
     cascades: list[Cascade] = []
     rejected: list[Rejected] = []
     counts: dict[str, int] = {}
+    home: dict[str, str] = {}
     for members in grouping.groups:
         if len(members) == 1 and not _broadcasts_back(graph, members[0]):
             continue
@@ -63,12 +78,26 @@ def detect(graph: Graph) -> Detection:
             if len(members) > 1:
                 rejected.append(Rejected(members, _nodes(graph, members), refusal.reason))
             continue
+        except AssertionError as broken:
+            # A fault of ours; the model still compiles, unfused here.
+            rejected.append(Rejected(members, _nodes(graph, members), Reason("inconsistent", str(broken))))
+            continue
         if not is_cascade(cascade):
             continue
         kind = classify(cascade)
         number = counts[kind] = counts.get(kind, -1) + 1
         cascades.append(replace(cascade, name=f"{kind}_{number}"))
-    boundaries = tuple((a, b, reason) for (a, b), reason in grouping.refused)
+        home |= dict.fromkeys(members, cascades[-1].name)
+    boundaries = tuple(
+        Boundary(home[earlier], _nodes(graph, (later,)), reason)
+        for (earlier, later), reason in grouping.refused
+        if earlier in home
+    )
+    rejected += [
+        Rejected(pair, _nodes(graph, pair), reason)
+        for pair, reason in grouping.refused
+        if pair[0] not in home and pair[1] not in home and reason.code in CHAINS
+    ]
     return Detection(tuple(cascades), tuple(rejected), boundaries)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redfuser.algebra.derivation import Component, Derivation, Recurrence
-from redfuser.cascade.detect import Rejected
+from redfuser.cascade.detect import Boundary, Rejected
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Axis, Expr, Load, Tensor, load, transform
 from redfuser.reason import Reason
 from redfuser.report.value import (
+    BoundaryEntry,
     CascadeEntry,
     DerivationEntry,
     NumericError,
@@ -43,6 +44,7 @@ def describe_cascade(
     time: Time | None,
     error: NumericError | None,
     reason: Reason | None,
+    boundaries: Iterable[Boundary] = (),
 ) -> CascadeEntry:
     """A cascade and what became of it; it is fused exactly where there is no reason against it."""
     return CascadeEntry(
@@ -59,6 +61,7 @@ def describe_cascade(
         traffic=traffic,
         time=time,
         error=error,
+        boundaries=tuple(BoundaryEntry(boundary.onnx_nodes, boundary.reason) for boundary in boundaries),
     )
 
 

@@ -129,6 +129,8 @@ def _section(entry: CascadeEntry) -> Section:
         blocks.append(Block("time", (f"{entry.time.value_us:.4g} us ({entry.time.how})",)))
     if entry.error is not None:
         blocks.append(Block("error against float64", (_error(entry.error),)))
+    ends = [f"{', '.join(b.onnx_nodes)}: {b.reason.text} [{b.reason.code}]" for b in entry.boundaries]
+    blocks.append(Block("ends before", tuple(ends)))
     blocks.append(Block("ONNX nodes", entry.onnx_nodes))
     strategy = f" ({entry.strategy})" if entry.fused else ""
     return Section(f"{entry.id}: {entry.kind}, {entry.verdict}{strategy}", tuple(b for b in blocks if b.lines))

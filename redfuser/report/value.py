@@ -140,6 +140,14 @@ class NumericError:
 
 
 @dataclass(frozen=True)
+class BoundaryEntry:
+    """A reduction that uses the cascade's result and was kept out of it: its ONNX nodes, and why."""
+
+    onnx_nodes: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True)
 class CascadeEntry:
     """Everything known about one candidate, fused or not.
 
@@ -154,6 +162,7 @@ class CascadeEntry:
         exactness: ``exact`` or ``reordered-rounding``; null where nothing is claimed.
         strategy: ``single-segment``, ``multi-segment``, ``resident`` or ``unfused``.
         schedule: the choices made, by name.
+        boundaries: where the cascade ends although a reduction that uses it follows.
     """
 
     id: str
@@ -169,6 +178,7 @@ class CascadeEntry:
     traffic: Traffic | None = None
     time: Time | None = None
     error: NumericError | None = None
+    boundaries: tuple[BoundaryEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redfuser.cascade.detect import detect
+from redfuser.cascade.detect import Detection, detect
 from redfuser.expr import axis, index, op
 from tests.cascade.build import GraphBuilder, at, attention, axes, matmul, number, softmax
 
@@ -93,7 +93,9 @@ def test_norm_ends_before_a_gather_and_before_a_product_with_a_weight() -> None:
     (cascade,) = found.cascades
     assert cascade.name == "norm_0"
     assert [out.tensor.name for out in cascade.outputs] == ["y"]
-    assert [reason.code for *_, reason in found.boundaries] == ["weight-product"]
+    assert [(b.cascade, b.onnx_nodes, b.reason.code) for b in found.boundaries] == [
+        ("norm_0", ("node_z",), "weight-product")
+    ]
 
 
 def test_product_with_an_activation_joins_the_cascade() -> None:
@@ -117,7 +119,7 @@ def test_reduction_in_between_separates() -> None:
     s = g.define("s", (rows,), op("sub", op("sub", at(x, rows, c), at(m, rows)), at(n)), "sum", (c,))
     found = detect(g.graph(s))
     assert not found.cascades
-    assert [reason.code for *_, reason in found.boundaries] == ["not-convex"]
+    assert [(r.members, r.reason.code) for r in found.rejected] == [(("m", "s"), "not-convex")]
 
 
 def test_equal_extents_without_a_shared_element_are_no_cascade() -> None:
@@ -126,9 +128,7 @@ def test_equal_extents_without_a_shared_element_are_no_cascade() -> None:
     rows, c, k = axis("r", 8), axis("c", 8), axis("k", 8)
     m = g.define("m", (rows,), at(x, rows, k), "max", (k,))
     s = g.define("s", (rows,), op("mul", at(y, rows, c), at(m, rows)), "sum", (c,))
-    found = detect(g.graph(s))
-    assert not found.cascades
-    assert [reason.code for *_, reason in found.boundaries] == ["no-shared-element"]
+    assert detect(g.graph(s)) == Detection(())
 
 
 def test_condition_guarded_load_is_rejected_with_its_reason() -> None:
