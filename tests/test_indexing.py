@@ -103,3 +103,10 @@ def test_data_dependent_index_is_kept_whole() -> None:
     where = load(table, axis("i", 5))
     simple = simplify(load(Tensor("x", (100,), "float32"), op("add", where, index(0))))
     assert isinstance(simple, Load) and simple.indices == (where,)
+
+
+def test_extrema_have_the_bounds_of_their_arguments() -> None:
+    """A tile moved back to end with its axis, and an index from data kept inside a table."""
+    (a, _, c), data = AXES, load(Tensor("ids", (3,), "int64"), AXES[0])
+    assert linear(op("add", op("min", op("mul", a, index(4)), index(5)), c)).bounds() == (0, 10)
+    assert linear(op("min", op("max", index(0), data), index(9))).bounds() == (0, 9)

@@ -61,6 +61,10 @@ def _atom_bounds(atom: Expr) -> tuple[int, int]:
         if atom.name == "floordiv":
             return low // divisor, high // divisor
         return 0, divisor - 1
+    if isinstance(atom, Op) and atom.name in ("min", "max"):
+        either = min if atom.name == "min" else max
+        lows, highs = zip(*(linear(argument).bounds() for argument in atom.args), strict=True)
+        return either(lows), either(highs)
     return -UNKNOWN, UNKNOWN
 
 

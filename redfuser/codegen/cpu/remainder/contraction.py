@@ -107,7 +107,9 @@ def _places(summed: Definition, final: Definition) -> dict[Axis, Expr] | None:
         return {a: a for a in summed.axes}
     used = [node for node in loads(final.body) if node.tensor == summed.tensor]
     own = tuple(linear(a).expr() for a in final.axes)
-    if len(used) != 1 or used[0].indices != own or summed.tensor.shape != final.tensor.shape:
+    if len(used) != 1 or summed.tensor.shape != final.tensor.shape:
+        return None
+    if tuple(linear(i).expr() for i in used[0].indices) != own:
         return None
     return dict(zip(summed.axes, final.axes, strict=True))
 

@@ -1,7 +1,7 @@
 """Matrix products: a register tile walks down a panel of columns that is packed to be read in order.
 
 The last tile of each direction is moved back so that it ends with the matrix: some elements are computed twice, and
-there is no other code for the rest.
+there is no other code for the rest. Long sums are cut into parts whose share of a panel stays in the cache.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.packing import Packing
 from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
 from redfuser.indexing import linear
 
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 #: An epilogue of more operators than this is written once, in a loop over the register tile.
-SHORT = 6
+SHORT = 2
+
+LINE_BYTES = 64
 
 
 def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | None) -> None:
     """Write the loops of a contraction.
 
     Args:
-        packing: how the right factor lies in the parameter that holds it; None if it is read where it is.
+        packing: how the right factor lies in the tensor that holds it; None if it is read where it is.
     """
     _Product(kernel, work, tiling, packing).write()
 
@@ -44,53 +47,103 @@ class _Product:
         self.tiling = tiling
         self.packing = packing
         self.places: dict[Axis, Expr] = {}
+        self.panel: Expr = index(0)
+        self.part: Expr = index(0)
+        self.tile: Expr = index(0)
 
     def write(self) -> None:
         work, tiling = self.work, self.tiling
-        extents = (*(a.extent for a in work.outer), tiling.panels(work.column.extent), tiling.blocks)
+        extents = (*(a.extent for a in work.outer), tiling.blocks, tiling.panels(work.column.extent))
         with self.builder.loop("task", prod(extents), "parallel") as task:
-            *outer, panel, block = _digits(task, extents)
+            *outer, block, self.panel = _digits(task, extents)
             self.places = dict(zip(work.outer, outer, strict=True))
-            self.panel = panel
-            self.places[work.column] = self._start("column", panel, tiling.width, work.column)
-            per_block = -(-tiling.tiles(work.row.extent) // tiling.blocks)
-            with self.builder.loop("tile", per_block) as tile:
-                number = op("add", op("mul", block, index(per_block)), tile)
+            self.places[work.column] = self._start("column", self.panel, tiling.width, work.column)
+            tiles = tiling.tiles(work.row.extent)
+            self.copy = self._array("copy", tiling.rows) if self._is_long() else None
+            self.partial = self._array("partial", tiles * tiling.rows) if tiling.parts > 1 else None
+            with self.builder.loop("part", tiling.parts) as self.part, self.builder.loop("tile", tiles) as self.tile:
+                number = op("add", op("mul", block, index(tiles)), self.tile)
                 self.places[work.row] = self._start("row", number, tiling.rows, work.row)
-                self._tile()
+                self._write_tile()
+
+    def _array(self, name: str, rows: int) -> Tensor:
+        return self.kernel.allocate(name, rows * self.tiling.width, self.work.total.dtype)
+
+    def _is_long(self) -> bool:
+        """Whether the epilogue is worth a loop of its own."""
+        return sum(isinstance(node, Op) for node in walk(self.work.epilogue)) > SHORT
 
     def _start(self, name: str, number: Expr, size: int, along: Axis) -> Expr:
         """First point of a tile, moved back where the tile would leave the axis."""
         last = along.extent - size
         return self.builder.coordinate(name, op("min", op("mul", number, index(size)), index(last)), last + 1)
 
-    def _tile(self) -> None:
-        sums = self.kernel.allocate("sums", self.tiling.rows * self.tiling.width, self.work.total.dtype)
-        with self._cells() as (row, vector):
-            self._put(sums, row, vector, self._zero())
-        with ExitStack() as stack:
-            deep = {a: stack.enter_context(self.builder.loop("k", a.extent)) for a in self.work.reduced}
+    def _write_tile(self) -> None:
+        # One small array a row: LLVM keeps such in registers.
+        sums = [self._array("sums", 1) for _ in range(self.tiling.rows)]
+        for row, vector in self._cells(sums):
+            self._put(row, index(0), vector, self._zero())
+        if self.partial is not None:
+            with self.builder.when(self.builder.index(self.part) > self.builder.number(0)):
+                self._move(self.partial, sums, back=True)
+        with self._summands() as deep:
+            self._prefetch(deep)
             self._multiply(sums, deep)
-        if sum(isinstance(node, Op) for node in walk(self.work.epilogue)) <= SHORT:
-            with self._cells() as (row, vector):
-                self._finish(self._get(sums, row, vector), row, vector)
+        if self.partial is None:
+            self._finish_all(sums)
             return
-        # A loop that isn't unrolled would keep the sums out of registers: it reads a copy.
-        copy = self.kernel.allocate("copy", self.tiling.rows * self.tiling.width, self.work.total.dtype)
-        with self._cells() as (row, vector):
-            self._put(copy, row, vector, self._get(sums, row, vector))
-        with self._cells("serial") as (row, vector):
-            self._finish(self._get(copy, row, vector), row, vector)
+        last = self.builder.number(self.tiling.parts - 1)
+        with self.builder.when(self.builder.index(self.part) < last):
+            self._move(self.partial, sums)
+        with self.builder.when(self.builder.index(self.part) >= last):
+            self._finish_all(sums)
 
-    def _multiply(self, sums: Tensor, deep: Mapping[Axis, Expr]) -> None:
+    @contextmanager
+    def _summands(self) -> Iterator[dict[Axis, Expr]]:
+        """The loops over what is summed up in this part."""
+        if self.tiling.parts == 1:
+            with ExitStack() as stack:
+                yield {a: stack.enter_context(self.builder.loop("k", a.extent)) for a in self.work.reduced}
+            return
+        (axis,) = self.work.reduced
+        size = -(-axis.extent // self.tiling.parts)
+        first = op("mul", self.part, index(size))
+        left = self.builder.index(op("min", op("sub", index(axis.extent), first), index(size)))
+        with self.builder.loop("k", size, "serial", self.builder.bind("count", left)) as k:
+            yield {axis: op("add", first, k)}
+
+    def _multiply(self, sums: Sequence[Tensor], deep: Mapping[Axis, Expr]) -> None:
         """One summand for every element of the register tile."""
         places = point({**self.places, **deep})
-        with self.builder.loop("r", self.tiling.rows, "unroll") as row:
-            left = self.kernel.translator.value(self.work.left, places.narrow(self.work.row, row, 1))
+        for place, row in enumerate(sums):
+            left = self.kernel.translator.value(self.work.left, places.narrow(self.work.row, index(place), 1))
             left = self.builder.bind("left", matched(left, self.tiling.lanes))
             with self.builder.loop("v", self.tiling.vectors, "unroll") as vector:
                 right = self._right(places, vector)
-                self._put(sums, row, vector, self._get(sums, row, vector) + left * right)
+                self._put(row, index(0), vector, self._get(row, index(0), vector) + left * right)
+
+    def _prefetch(self, deep: Mapping[Axis, Expr]) -> None:
+        """Bring a part of the next panel closer: all tiles together bring all of it, so that no tile waits for memory.
+
+        One prefetch for each summand is free beside the arithmetic, so there must be enough tiles for that.
+        """
+        from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
+
+        packing, tiling, tiles = self.packing, self.tiling, self.tiling.tiles(self.work.row.extent)
+        step = -(-tiling.width // tiles)
+        if packing is None or step * numpy_dtype(packing.tensor.dtype).itemsize > LINE_BYTES:
+            return
+        size = packing.depth * tiling.width
+        first = packing.address({**self.places, **dict.fromkeys(deep, index(0))}, self.panel)
+        # Summands of all tiles and parts so far; the summand's number counts those of earlier parts once already.
+        length = -(-packing.depth // tiling.parts)
+        before = op("add", op("mul", self.tile, index(length)), op("mul", self.part, index((tiles - 1) * length)))
+        done = op("add", before, packing.summand(deep))
+        ahead = op("min", op("mul", done, index(step)), index(size))
+        where = self.builder.index(op("add", op("add", first, index(size)), ahead))
+        element = address_of(BufferLoad(self.kernel.arrays[packing.tensor], [where]))
+        read, to_l2, data = (const(n, "int32") for n in (0, 2, 1))
+        self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", element, read, to_l2, data)))
 
     def _right(self, places: Region, vector: Expr) -> PrimExpr:
         """A vector of the right factor."""
@@ -104,6 +157,17 @@ class _Product:
         value = cast(load(self.packing.tensor, where), self.work.right.dtype)
         return self.kernel.translator.value(value, region)
 
+    def _finish_all(self, sums: Sequence[Tensor]) -> None:
+        """Store the results of a tile."""
+        if self.copy is None:
+            for place, row in enumerate(sums):
+                for _, vector in self._cells([row]):
+                    self._finish(self._get(row, index(0), vector), index(place), vector)
+            return
+        self._move(self.copy, sums)
+        with self.builder.loop("r", self.tiling.rows) as r, self.builder.loop("v", self.tiling.vectors) as v:
+            self._finish(self._get(self.copy, r, v), r, v)
+
     def _finish(self, total: PrimExpr, row: Expr, vector: Expr) -> None:
         """Store one vector of results."""
         work, lanes = self.work, self.tiling.lanes
@@ -111,14 +175,22 @@ class _Product:
         value = self.kernel.translator.value(work.epilogue, region, {work.total: self.builder.bind("total", total)})
         self.kernel.translator.access.put_in_memory(work.target, [work.address], region, value)
 
-    @contextmanager
-    def _cells(self, kind: str = "unroll") -> Iterator[tuple[Expr, Expr]]:
-        """Every vector of the register tile."""
-        with (
-            self.builder.loop("r", self.tiling.rows, kind) as r,
-            self.builder.loop("v", self.tiling.vectors, kind) as v,
-        ):
-            yield r, v
+    def _move(self, array: Tensor, sums: Sequence[Tensor], back: bool = False) -> None:
+        """Copy a tile's sums to an array of many rows, or back."""
+        first = op("mul", self.tile, index(self.tiling.rows)) if array is self.partial else index(0)
+        for place, row in enumerate(sums):
+            where = op("add", first, index(place))
+            for _, vector in self._cells([row]):
+                if back:
+                    self._put(row, index(0), vector, self._get(array, where, vector))
+                else:
+                    self._put(array, where, vector, self._get(row, index(0), vector))
+
+    def _cells(self, sums: Sequence[Tensor]) -> Iterator[tuple[Tensor, Expr]]:
+        """Every vector of some rows of sums."""
+        for row in sums:
+            with self.builder.loop("v", self.tiling.vectors, "unroll") as vector:
+                yield row, vector
 
     def _zero(self) -> PrimExpr:
         from tvm.tirx import const
@@ -132,13 +204,13 @@ class _Product:
         start = self.builder.index(where)
         return Ramp(start, 1, self.tiling.lanes) if self.tiling.lanes > 1 else start
 
-    def _get(self, sums: Tensor, row: Expr, vector: Expr) -> PrimExpr:
+    def _get(self, array: Tensor, row: Expr, vector: Expr) -> PrimExpr:
         from tvm.tirx import BufferLoad
 
-        return BufferLoad(self.kernel.arrays[sums], [self._place(row, vector)])
+        return BufferLoad(self.kernel.arrays[array], [self._place(row, vector)])
 
-    def _put(self, sums: Tensor, row: Expr, vector: Expr, value: PrimExpr) -> None:
-        self.builder.store(self.kernel.arrays[sums], self._place(row, vector), value)
+    def _put(self, array: Tensor, row: Expr, vector: Expr, value: PrimExpr) -> None:
+        self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)
 
 
 def _digits(number: Expr, extents: Sequence[int]) -> list[Expr]:

@@ -1,18 +1,32 @@
-"""The right factor of a matrix product in the order it is read: panels of columns, one row of a panel after another."""
+"""The right factor of a matrix product in the order it is read: panels of columns, one row of a panel after another.
+
+The last panel is moved back so that it ends with the matrix: all are full.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.remainder.contraction import Contraction
+from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.evaluate import evaluate, open_mesh
-from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, index, op
-from redfuser.indexing import linear
+from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, axis, index, loads, op
+from redfuser.indexing import linear, replace
+
+#: A factor is packed on every call if so many rows share the work, or else read where it is …
+MIN_ROWS = 16
+
+#: … unless its rows are nearer to each other than this, where packing gains nothing …
+NEAR_BYTES = 2048
+
+#: … or it would take more memory than this.
+MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -20,54 +34,86 @@ class Packing:
     """Panels of a right factor.
 
     Args:
-        tensor: flat, ``outer × panels × depth × width`` elements.
+        tensor: ``outer × panels × reduced × width`` elements, flat.
+        value: the factor as it is stored; half precision isn't widened before it is used.
         outer: axes of independent products that the factor varies with.
         reduced: summed axes.
+        column: the axis cut into panels.
         width: columns of a panel.
-        starts: first column of each panel.
     """
 
     tensor: Tensor
+    value: Expr
     outer: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
+    column: Axis
     width: int
-    starts: tuple[int, ...]
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First column of each panel."""
+        last = self.column.extent - self.width
+        return tuple(min(start, last) for start in range(0, self.column.extent, self.width))
+
+    @property
+    def depth(self) -> int:
+        """Rows of a panel."""
+        return prod(a.extent for a in self.reduced)
 
     def address(self, places: Mapping[Axis, Expr], panel: Expr) -> Expr:
         """Where the first column of a panel's row lies."""
-        total: Expr = index(0)
         digits = [(places[a], a.extent) for a in self.outer]
-        digits += [(panel, len(self.starts)), *((places[a], a.extent) for a in self.reduced)]
-        for digit, extent in digits:
-            total = op("add", op("mul", total, index(extent)), digit)
-        return linear(op("mul", total, index(self.width))).expr()
+        row = _number([*digits, (panel, len(self.starts)), (self.summand(places), self.depth)])
+        return linear(op("mul", row, index(self.width))).expr()
+
+    def summand(self, places: Mapping[Axis, Expr]) -> Expr:
+        """Number of a row inside its panel."""
+        return _number([(places[a], a.extent) for a in self.reduced])
+
+    def definition(self) -> Definition:
+        """The packed factor as an element-wise definition, for one that is known on the call only."""
+        panel, lane = axis("panel", len(self.starts)), axis("lane", self.width)
+        start = op("min", op("mul", panel, index(self.width)), index(self.starts[-1]))
+        body = replace(self.value, {self.column: op("add", start, lane)})
+        axes = (*self.outer, panel, *self.reduced, lane)
+        tensor = Tensor(self.tensor.name, tuple(a.extent for a in axes), self.tensor.dtype)
+        return Definition(tensor, axes, (), "", body, "")
+
+    def pack(self, constants: Mapping[Tensor, np.ndarray]) -> np.ndarray:
+        """The packed factor, flat.
+
+        Args:
+            constants: contents of every flat tensor the factor loads.
+        """
+        values = _matrix(self.value, (*self.outer, *self.reduced, self.column), constants)
+        columns = values.reshape(-1, self.depth, self.column.extent)
+        panels = [columns[:, :, start : start + self.width] for start in self.starts]
+        return np.stack(panels, axis=1).reshape(-1)
 
 
 def plan_packing(work: Contraction, tiling: Tiling, name: str) -> Packing:
     """How the right factor of a contraction is packed."""
-    outer = tuple(a for a in work.outer if a in axes_of(work.right))
-    last = work.column.extent - tiling.width
-    starts = tuple(min(n * tiling.width, last) for n in range(tiling.panels(work.column.extent)))
-    size = prod(a.extent for a in outer) * len(starts) * work.depth * tiling.width
-    return Packing(Tensor(name, (size,), _stored(work.right).dtype), outer, work.reduced, tiling.width, starts)
+    value = work.right.args[0] if isinstance(work.right, Op) and work.right.name == "cast" else work.right
+    outer = tuple(a for a in work.outer if a in axes_of(value))
+    size = prod(a.extent for a in outer) * tiling.panels(work.column.extent) * work.depth * tiling.width
+    return Packing(Tensor(name, (size,), value.dtype), value, outer, work.reduced, work.column, tiling.width)
 
 
-def _stored(right: Expr) -> Expr:
-    """The factor before it is widened for the sum: half precision is kept as it is."""
-    return right.args[0] if isinstance(right, Op) and right.name == "cast" else right
+def repays(work: Contraction, packing: Packing) -> bool:
+    """Whether it is worth while to pack a factor on every call."""
+    if work.row.extent < MIN_ROWS or packing.tensor.size * 4 > MOST_BYTES:
+        return False
+    forms = [linear(node.indices[0]) for node in loads(packing.value)]
+    steps = [abs(stride(form, work.reduced[-1])) * 4 for form in forms]
+    return not work.contiguous or max(steps, default=0) >= NEAR_BYTES
 
 
-def pack(work: Contraction, packing: Packing, constants: Mapping[Tensor, np.ndarray]) -> np.ndarray:
-    """The packed factor.
-
-    Args:
-        constants: contents of every flat tensor the factor loads.
-    """
-    axes = (*packing.outer, *packing.reduced, work.column)
-    values = _matrix(_stored(work.right), axes, constants)
-    columns = values.reshape(prod(a.extent for a in packing.outer), work.depth, work.column.extent)
-    panels = [columns[:, :, start : start + packing.width] for start in packing.starts]
-    return np.stack(panels, axis=1).reshape(-1)
+def _number(digits: Sequence[tuple[Expr, int]]) -> Expr:
+    """A number from its digits in mixed radix, given with their extents, most significant first."""
+    total: Expr = index(0)
+    for digit, extent in digits:
+        total = op("add", op("mul", total, index(extent)), digit)
+    return linear(total).expr()
 
 
 def _matrix(value: Expr, axes: tuple[Axis, ...], constants: Mapping[Tensor, np.ndarray]) -> np.ndarray:

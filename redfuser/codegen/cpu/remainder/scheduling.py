@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 import tvm
@@ -16,11 +15,12 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.remainder.gemm import write_product
+from redfuser.codegen.cpu.remainder.groups import make_groups
 from redfuser.codegen.cpu.remainder.kernel import Kernel
-from redfuser.codegen.cpu.remainder.packing import Packing, pack, plan_packing
+from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.programs import make_phase
-from redfuser.codegen.cpu.remainder.tiling import Tiling, choose_tiling
+from redfuser.codegen.cpu.remainder.tiling import choose_tiling
 from redfuser.codegen.cpu.rewire import with_bindings
 from redfuser.expr import Tensor, loads, walk
 from redfuser.targets import CpuTarget
@@ -60,7 +60,7 @@ class _Scheduler:
     def __init__(self, module: tvm.IRModule, target: CpuTarget) -> None:
         self.module = module
         self.machine = Machine.of(target)
-        self.cores = target.cores
+        self.target = target
         self.builder = relax.BlockBuilder(tvm.IRModule(attrs=module.attrs))
         self.kinds: dict[str, str] = {}
         self.done: dict[tuple, tuple[tvm.ir.GlobalVar, Scheduled]] = {}
@@ -119,30 +119,26 @@ class _Scheduler:
         Raises:
             NotImplementedError: an operator or type has no code.
         """
-        parameters = list(plan.parameters)
-        packing, tiling = None, None
-        if plan.product is not None:
-            tiling = self._tiling(plan.product)
-            packing = self._packing(plan.product, tiling, constants)
-            if packing is not None:
-                place = _place(plan.product, parameters)
-                parameters[place] = packing.tensor
-        kernel = Kernel(self.machine, parameters, plan.workspaces)
-        for group in plan.groups:
+        parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
+        product, packing, known = plan.product, None, False
+        if product is not None:
+            tiling = choose_tiling(product, self.target)
+            known = is_constant(product, constants) and len(loads(product.right)) == 1
+            packing = plan_packing(product, tiling, "packed")
+            if known:
+                parameters[_place(product, parameters)] = packing.tensor
+            elif repays(product, packing):
+                workspaces.append(packing.tensor)
+                filled = packing.definition()
+                groups += make_groups([filled], frozenset({filled.tensor}))
+            else:
+                packing = None
+        kernel = Kernel(self.machine, parameters, workspaces)
+        for group in groups:
             kernel.write_phase(make_phase(group))
-        if plan.product is not None and tiling is not None:
-            write_product(kernel, plan.product, tiling, packing)
-        return Scheduled(kernel.finish(), plan.kind, plan, packing)
-
-    def _tiling(self, product: Contraction) -> Tiling:
-        products = prod(axis.extent for axis in product.outer)
-        rows, columns = product.row.extent, product.column.extent
-        return choose_tiling(rows, columns, products, self.machine, product.total.dtype, self.cores)
-
-    def _packing(self, product: Contraction, tiling: Tiling, constants: list[Tensor]) -> Packing | None:
-        if is_constant(product, constants) and len(loads(product.right)) == 1:
-            return plan_packing(product, tiling, f"{loads(product.right)[0].tensor.name}_packed")
-        return None
+        if product is not None:
+            write_product(kernel, product, tiling, packing)
+        return Scheduled(kernel.finish(), plan.kind, plan, packing if known else None)
 
     def _pack(self, scheduled: Scheduled, arguments: list) -> list:
         """The arguments with the right factor packed."""
@@ -152,7 +148,7 @@ class _Scheduler:
         key = (arguments[place], scheduled.packing)
         if key not in self.packed:
             contents = np.asarray(arguments[place].data.numpy()).reshape(-1)
-            packed = pack(product, scheduled.packing, {loads(product.right)[0].tensor: contents})
+            packed = scheduled.packing.pack({loads(product.right)[0].tensor: contents})
             self.packed[key] = relax.const(packed)
         return [self.packed[key] if n == place else a for n, a in enumerate(arguments)]
 

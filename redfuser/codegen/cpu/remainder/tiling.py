@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.evaluate import numpy_dtype
+from redfuser.targets import CpuTarget
 
 #: Cycles until the result of a fused multiply-add can be used; how many start in a cycle.
 LATENCY, THROUGHPUT = 4, 2
@@ -22,13 +25,15 @@ class Tiling:
         rows: of the register tile.
         vectors: width of the register tile, and of a panel of columns, in vectors.
         lanes: elements of a vector.
-        blocks: parts that the rows of a panel are cut into, for parallel tasks.
+        blocks: parts that the rows are cut into; all panels are gone through for one before the next.
+        parts: parts that a sum is cut into; all tiles of a panel are gone through for one before the next.
     """
 
     rows: int
     vectors: int
     lanes: int
-    blocks: int
+    blocks: int = 1
+    parts: int = 1
 
     @property
     def width(self) -> int:
@@ -40,45 +45,45 @@ class Tiling:
         return -(-columns // self.width)
 
     def tiles(self, rows: int) -> int:
-        """Register tiles that cover so many rows."""
-        return -(-rows // self.rows)
+        """Register tiles in a block, if all blocks together cover so many rows."""
+        return -(-rows // (self.rows * self.blocks))
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.width} in {self.blocks} blocks"
+        return f"{self.rows}x{self.width} in {self.blocks} blocks and {self.parts} parts"
 
 
-def choose_tiling(rows: int, columns: int, products: int, machine: Machine, dtype: str, cores: int) -> Tiling:
-    """The register tile with the least estimated time, and enough tasks to keep the cores evenly busy.
-
-    Args:
-        rows, columns: of one product.
-        products: number of independent products.
-        dtype: of the accumulators.
-    """
-    lanes = min(machine.vector_bits // (8 * numpy_dtype(dtype).itemsize), columns)
+def choose_tiling(work: Contraction, target: CpuTarget) -> Tiling:
+    """The register tile with the least estimated time; blocks of rows that fit the cache and keep all cores busy."""
+    rows, columns, dtype = work.row.extent, work.column.extent, work.total.dtype
+    machine = Machine.of(target)
+    lanes = min(target.vector_bits // (8 * numpy_dtype(dtype).itemsize), columns)
     shapes = [
-        (height, vectors)
+        Tiling(height, vectors, lanes)
         for vectors in range(1, min(4 if rows > 1 else 8, columns // lanes) + 1)
         for height in range(1, min(rows, 24) + 1)
         if (height + 1) * vectors < machine.registers
     ]
 
-    def cost(shape: tuple[int, int]) -> tuple[float, int]:
-        tiling = Tiling(*shape, lanes, 1)
-        return _cycles(*shape) * tiling.tiles(rows) * tiling.panels(columns), -shape[0] * shape[1]
+    def cost(shape: Tiling) -> tuple[float, int]:
+        return _cycles(shape) * shape.tiles(rows) * shape.panels(columns), -shape.rows * shape.vectors
 
-    best = Tiling(*min(shapes, key=cost), lanes, 1)
-    tiles, panels = best.tiles(rows), best.panels(columns) * products
-    blocks = min(range(1, min(tiles, 4 * cores) + 1), key=lambda b: (_imbalance(tiles, panels, b, cores), b))
-    return Tiling(best.rows, best.vectors, lanes, blocks)
+    best = min(shapes, key=cost)
+    itemsize, cache = numpy_dtype(dtype).itemsize, target.l2_kb * 1024
+    parts = -(-work.depth * best.width * itemsize // (cache // 4)) if len(work.reduced) == 1 else 1
+    fewest = -(-rows * work.depth * itemsize // (parts * cache // 2))
+    most = min(best.tiles(rows), max(4 * target.cores, 2 * fewest))
+    choices = [replace(best, blocks=n) for n in range(min(fewest, most), most + 1)]
+    panels = prod(a.extent for a in work.outer) * best.panels(columns)
+    chosen = min(choices, key=lambda c: (_busiest(c, rows, panels, target.cores), c.blocks))
+    return replace(chosen, parts=parts if chosen.tiles(rows) > 1 else 1)
 
 
-def _cycles(rows: int, vectors: int) -> float:
+def _cycles(tiling: Tiling) -> float:
     """Estimated cycles of a register tile for one summand: arithmetic or waiting for results, and some of the loads."""
-    return max(rows * vectors / THROUGHPUT, LATENCY) + LOAD * (rows + vectors)
+    arithmetic = max(tiling.rows * tiling.vectors / THROUGHPUT, LATENCY)
+    return arithmetic + LOAD * (tiling.rows + tiling.vectors)
 
 
-def _imbalance(tiles: int, panels: int, blocks: int, cores: int) -> int:
-    """Work of the busiest core relative to an even share, in steps of 2 %."""
-    busiest = -(-panels * blocks // cores) * -(-tiles // blocks)
-    return round(busiest * cores / (tiles * panels) * 50)
+def _busiest(tiling: Tiling, rows: int, panels: int, cores: int) -> int:
+    """Time of the busiest core, in tiles; fetching a panel takes about as long as one."""
+    return -(-panels * tiling.blocks // cores) * (tiling.tiles(rows) + 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,13 +17,11 @@ from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
-from redfuser.codegen.cpu.remainder.packing import pack, plan_packing
+from redfuser.codegen.cpu.remainder.packing import plan_packing
 from redfuser.codegen.cpu.remainder.tiling import Tiling, choose_tiling
 from redfuser.expr import Expr, Tensor, axis, index, load, op
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import legalised, run
-
-AVX512, AVX2 = Machine(512, 32), Machine(256, 16)
 
 
 def target(name: str = "cpu") -> CpuTarget:
@@ -109,18 +109,30 @@ def test_a_sum_used_in_another_place_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------ tiling, packing
 
 
-@pytest.mark.parametrize("machine", [AVX512, AVX2], ids=["avx512", "avx2"])
+def recognised(rows: int, columns: int, depth: int) -> Contraction:
+    m, n, k = axis("m", rows), axis("n", columns), axis("k", depth)
+    left, right = Tensor("left", (rows, depth), "float32"), Tensor("right", (depth, columns), "float32")
+    body = op("mul", load(left, m, k), load(right, k, n))
+    product = found(Definition(Tensor("c", (rows, columns), "float32"), (m, n), (k,), "sum", body, "x"))
+    assert product is not None
+    return product
+
+
+@pytest.mark.parametrize("name", ["cpu-avx512", "cpu-avx2", "cpu-x86-64"])
 @pytest.mark.parametrize("rows, columns", [(1, 4096), (128, 384), (7, 100), (1024, 1024), (3, 5)])
-def test_tiles_fit_registers_and_matrix(machine: Machine, rows: int, columns: int) -> None:
-    tiling = choose_tiling(rows, columns, 1, machine, "float32", 2)
-    assert (tiling.rows + 1) * tiling.vectors < machine.registers
+def test_tiles_fit_registers_and_matrix(name: str, rows: int, columns: int) -> None:
+    tiling = choose_tiling(recognised(rows, columns, 64), target(name))
+    assert (tiling.rows + 1) * tiling.vectors < Machine.of(target(name)).registers
     assert tiling.rows <= rows and tiling.width <= columns
 
 
 def test_tasks_are_shared_out_evenly() -> None:
-    tiling = choose_tiling(128, 64, 1, AVX512, "float32", 4)
-    tasks = tiling.panels(64) * tiling.blocks
-    assert tasks % 4 == 0
+    tiling = choose_tiling(recognised(128, 64, 64), replace(target("cpu-avx512"), cores=4))
+    assert tiling.panels(64) * tiling.blocks % 4 == 0
+
+
+def test_rows_are_cut_into_blocks_that_fit_the_cache() -> None:
+    assert choose_tiling(recognised(2048, 64, 1024), target("cpu-avx512")).blocks >= 8
 
 
 def test_the_last_panel_ends_with_the_matrix() -> None:
@@ -129,7 +141,7 @@ def test_the_last_panel_ends_with_the_matrix() -> None:
     packing = plan_packing(product, Tiling(2, 1, 3, 1), "packed")
     assert packing.starts == (0, 3, 5)
     right = random(10, 8)
-    packed = pack(product, packing, {Tensor("right", (80,), "float32"): right.reshape(-1)}).reshape(3, 10, 3)
+    packed = packing.pack({Tensor("right", (80,), "float32"): right.reshape(-1)}).reshape(3, 10, 3)
     np.testing.assert_array_equal(packed[2], right[:, 5:8])
 
 
@@ -201,3 +213,24 @@ def test_one_kernel_serves_equal_products_of_different_weights() -> None:
     assert list(assembly.calls.values()) == [2]
     a = random(5, 16)
     np.testing.assert_allclose(run(assembly, a), a @ first @ second, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [50, 64])
+def test_long_sums_are_cut_into_parts(rows: int) -> None:
+    """What a part leaves over is kept until the next one; the last part is shorter."""
+    small = replace(target(), l2_kb=8)
+    weight, bias = random(301, 40), random(40)
+    x = variable("x", rows, 301)
+    product = recognised(rows, 40, 301)
+    assert choose_tiling(product, small).parts > 1
+    module = legalised([x], lambda: relax.op.add(relax.op.matmul(x, relax.const(weight)), relax.const(bias)))
+    a = random(rows, 301)
+    np.testing.assert_allclose(run(assemble(module, [], small), a), a @ weight + bias, rtol=1e-4, atol=1e-4)
+
+
+def test_a_far_apart_variable_factor_is_packed_on_every_call() -> None:
+    x, y = variable("x", 3, 20, 24), variable("y", 3, 24, 600)
+    assembly = assemble(legalised([x, y], lambda: relax.op.matmul(x, y)), [], target())
+    assert "packed" in assembly.module.script()
+    a, b = random(3, 20, 24), random(3, 24, 600)
+    np.testing.assert_allclose(run(assembly, a, b), a @ b, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,153 @@
+"""Time a whole model against ONNX Runtime with as many threads, and show where the time goes.
+
+    python tests/bench/model.py MODEL.onnx --dim batch=1 --dim seq=128 --threads 2
+
+Calls are interleaved, so that other load on the machine falls on both alike; the median of all calls is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+MIN_CALLS, ROUND_SECONDS = 3, 0.2
+
+
+def main() -> None:
+    """Compile the model, time it, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--dim", action="append", default=[], help="NAME=EXTENT")
+    parser.add_argument("--shape", action="append", default=[], help="INPUT=EXTENTxEXTENT")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--kernels", type=int, default=12, help="rows of the table of kernels")
+    parser.add_argument("--unfused", action="store_true", help="leave every cascade as it is")
+    arguments = parser.parse_args()
+    os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
+    ours, feeds = compile_model(arguments)
+    peer = onnx_runtime(arguments.model, arguments.threads)
+    check(ours.run(feeds), peer(feeds))
+    times = interleaved({"redfuser": lambda: ours.run(feeds), "onnxruntime": lambda: peer(feeds)}, arguments.rounds)
+    for name, taken in times.items():
+        print(f"{name:12} median {statistics.median(taken) * 1e3:8.3f} ms   least {min(taken) * 1e3:8.3f} ms")
+    ratio = statistics.median(times["onnxruntime"]) / statistics.median(times["redfuser"])
+    print(f"redfuser is {ratio:.2f} times as fast as onnxruntime, {arguments.threads} threads")
+    print_kernels(ours, feeds, arguments.kernels)
+
+
+class Compiled:
+    """A module in this process, with its virtual machine open to instruments."""
+
+    def __init__(self, library: Path, names: list[str], outputs: list[str]) -> None:
+        import tvm
+        from tvm import relax
+
+        self.names, self.outputs = names, outputs
+        self.machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Call ``main``; inputs are copied in and results out, as with ONNX Runtime."""
+        from tvm.runtime import tensor
+
+        result = self.machine["main"](*[tensor(feeds[name]) for name in self.names])
+        results = [result] if hasattr(result, "numpy") else list(result)
+        return {name: array.numpy() for name, array in zip(self.outputs, results, strict=True)}
+
+
+def compile_model(arguments: argparse.Namespace) -> tuple[Compiled, dict[str, np.ndarray]]:
+    """Compile, and make inputs: small integers, normal numbers."""
+    from redfuser.codegen.cpu.module import assemble
+    from redfuser.driver import compile_model as fused
+    from redfuser.frontend import load_model, lower
+    from redfuser.options import CompileOptions, Silent, parse_dims, parse_shapes
+    from redfuser.targets import CpuTarget, load_target
+
+    target = load_target("cpu")
+    assert isinstance(target, CpuTarget)
+    dims, shapes = parse_dims(arguments.dim), parse_shapes(arguments.shape)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "module.so"
+        if arguments.unfused:
+            compiled = lower(load_model(arguments.model), dims, shapes)
+            assemble(compiled.module, [], target).write(library)
+        else:
+            compiled = fused(arguments.model, CompileOptions(target, dims, shapes), Silent())
+            compiled.module_writer(library)
+        ours = Compiled(library, [s.name for s in compiled.inputs], [s.name for s in compiled.outputs])
+    print(f"compiled in {time.perf_counter() - start:.1f} s")
+    rng = np.random.default_rng(0)
+    feeds = {}
+    for spec in compiled.inputs:
+        values = rng.standard_normal(spec.shape) if "float" in spec.dtype else rng.integers(0, 2, spec.shape)
+        feeds[spec.name] = values.astype(spec.dtype)
+    return ours, feeds
+
+
+def onnx_runtime(model: Path, threads: int) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+    """A session that optimises all it can."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return lambda feeds: list(session.run(None, dict(feeds)))
+
+
+def check(ours: Mapping[str, np.ndarray], theirs: list[np.ndarray]) -> None:
+    """Print how far the results are apart."""
+    for (name, mine), other in zip(ours.items(), theirs, strict=True):
+        if other.dtype.kind == "f":
+            print(f"{name}: largest difference {np.abs(mine.astype('f8') - other.astype('f8')).max():.2e}")
+
+
+def interleaved(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every call, taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            call()
+            started = time.perf_counter()
+            while len(times[name]) < MIN_CALLS or time.perf_counter() - started < ROUND_SECONDS:
+                before = time.perf_counter()
+                call()
+                times[name].append(time.perf_counter() - before)
+    return times
+
+
+def print_kernels(ours: Compiled, feeds: Mapping[str, np.ndarray], rows: int) -> None:
+    """A table of what the virtual machine calls, dearest first."""
+    from tvm.relax import VMInstrumentReturnKind
+
+    times: dict[str, list[float]] = {}
+    started = 0.0
+
+    def instrument(_: object, name: str, before: bool, *__: object) -> int:
+        nonlocal started
+        if before:
+            started = time.perf_counter()
+        else:
+            times.setdefault(name, []).append(time.perf_counter() - started)
+        return int(VMInstrumentReturnKind.NO_OP)
+
+    runs = 9
+    ours.machine.set_instrument(instrument)
+    for _ in range(runs):
+        ours.run(feeds)
+    whole = {name: statistics.median(taken) * len(taken) / runs for name, taken in times.items()}
+    print(f"kernels: {sum(whole.values()) * 1e3:.3f} ms")
+    for name, seconds in sorted(whole.items(), key=lambda item: -item[1])[:rows]:
+        calls = len(times[name]) // runs
+        print(f"{seconds * 1e6:9.1f} us  {calls:3} calls of {seconds / calls * 1e6:8.1f} us  {name}")
+
+
+if __name__ == "__main__":
+    main()
