@@ -65,10 +65,16 @@ def compare_with_oracle(
     progress.stage("run the module")
     outputs = module(feeds)
     progress.stage("run ONNX Runtime")
-    baseline = run_onnxruntime(loaded.proto, feeds, threads)
+    baseline: Mapping[str, np.ndarray] = {}
+    try:
+        baseline = run_onnxruntime(loaded.proto, feeds, threads)
+    except VerificationError as refusal:
+        progress.note(f"{refusal.message}; comparing with float64 alone")
     progress.stage("run the graph in float64")
     reference = run_float64(loaded.proto, feeds)
     return tuple(
-        OutputAccuracy(spec.name, compare(outputs[spec.name], reference[spec.name], baseline[spec.name], spec.dtype))
+        OutputAccuracy(
+            spec.name, compare(outputs[spec.name], reference[spec.name], baseline.get(spec.name), spec.dtype)
+        )
         for spec in module.outputs
     )

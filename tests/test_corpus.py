@@ -39,6 +39,17 @@ ATTENTIONS = {
     "t5__eager18": 6,
     "t5__sdpa18": 6,
     "convnext__eager18": 0,
+    "bert__fp16": 2,
+    "llama__fp16": 2,
+    "gemma2__fp16": 2,
+    "falcon_alibi__sdpa18": 2,
+    "mixtral__eager18": 2,
+    "mixtral__sdpa23": 2,
+    "qwen2_moe__eager18": 2,
+    "qwen2_moe__sdpa23": 2,
+    "deepseek_v3__eager18": 2,
+    "deepseek_v3__sdpa23": 2,
+    "deepseek_v3__fp16": 2,
 }
 
 #: real model -> (shape of its input x, attentions)
