@@ -40,13 +40,12 @@ class Kernel:
             name = self.builder.unique(tensor.name)
             shape = [tirx.IntImm("int64", extent) for extent in tensor.shape]
             whole = tirx.decl_buffer(shape, tensor.dtype, name)
-            stored = _stored(tensor.dtype)
-            view = tirx.decl_buffer((max(tensor.size, 1),), stored, f"{name}_flat", data=whole.data)
+            view = tirx.decl_buffer((max(tensor.size, 1),), tensor.dtype, f"{name}_flat", data=whole.data)
             self.builder.emit(tirx.DeclBuffer(view))
             self.arrays[flat(tensor)] = view
             self._parameters.append(whole)
         for tensor in workspaces:
-            self.arrays[flat(tensor)] = self.builder.allocate(tensor.name, tensor.size, _stored(tensor.dtype))
+            self.arrays[flat(tensor)] = self.builder.allocate(tensor.name, tensor.size, tensor.dtype)
 
     def allocate(self, name: str, size: int, dtype: str) -> Tensor:
         """A flat array of the current task."""
@@ -62,11 +61,6 @@ class Kernel:
         """The PrimFunc, scheduled."""
         attributes = {"s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
         return tirx.PrimFunc(self._parameters, self.builder.body()).with_attrs(attributes)
-
-
-def _stored(dtype: str) -> str:
-    """A bool takes a byte in memory, but only one bit of a vector."""
-    return "int8" if dtype == "bool" else dtype
 
 
 def point(places: Mapping[Axis, Expr]) -> Region:
