@@ -78,19 +78,22 @@ class Access:
         return truth(value) if node.tensor.dtype == "bool" else value
 
     def put_in_memory(self, tensor: Tensor, indices: Sequence[Expr], region: Region, value: PrimExpr) -> None:
-        """Write elements of a tensor in memory, one by one where they aren't adjacent."""
+        """Write elements of a tensor in memory; one by one if they aren't adjacent, or bools, which TVM packs."""
         from tvm.tirx import BufferStore
 
-        value = value.astype(typed(str(self.arrays[tensor].dtype), value))
         where = self._adjacent(tensor, indices, region)
-        if where is not None:
+        if region.lane is None or (where is not None and tensor.dtype != "bool"):
+            assert where is not None, f"{tensor.name} is written outside its bounds"
             width = max(map(lanes_of, where), default=1)
-            self.builder.emit(BufferStore(self.arrays[tensor], matched(value, width), where))
+            value = matched(value.astype(typed(tensor.dtype, value)), width)
+            self.builder.emit(BufferStore(self.arrays[tensor], value, where))
             return
-        assert region.lane is not None, f"{tensor.name} is written outside its bounds"
-        value = self.builder.bind("value", matched(value, region.lane.extent))
+        dtype = "int8" if tensor.dtype == "bool" else tensor.dtype
+        vector = self.builder.bind("value", matched(value.astype(typed(dtype, value)), region.lane.extent))
         for n in range(region.lane.extent):
-            self.put_in_memory(tensor, indices, region.element(n), shuffle([value], [n]))
+            element = shuffle([vector], [n])
+            element = truth(element) if tensor.dtype == "bool" else element
+            self.put_in_memory(tensor, indices, region.element(n), element)
 
     def _adjacent(self, tensor: Tensor, indices: Sequence[Expr], region: Region) -> list[PrimExpr] | None:
         """Where it lies, if all lanes have one element or adjacent ones, certainly inside the tensor."""

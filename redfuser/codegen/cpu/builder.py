@@ -100,23 +100,31 @@ class Builder:
 
     def coordinate(self, name: str, value: Expr, extent: int) -> Expr:
         """Name an index that lies in ``range(extent)``."""
+        from tvm.tirx import Bind, Var
+
         if extent == 1:
             return index(0)
         if isinstance(value, Axis):
             return value
         named = axis(self.unique(name), extent)
-        self.variables[named] = self.bind(name, self.index(value))
+        self.variables[named] = Var(named.name, self.dtype)
+        self.emit(Bind(self.variables[named], self.index(value)))
         return named
 
     def bind(self, name: str, value: PrimExpr) -> PrimExpr:
-        """Name a value that is used more than once."""
-        from tvm.tirx import Bind, FloatImm, IntImm, Var
+        """Keep a value that is used more than once.
 
-        if isinstance(value, Var | IntImm | FloatImm):
+        In an array of its own: TVM's simplifier would put a bound variable's value back in place of each use.
+        """
+        from tvm.tirx import BufferLoad, FloatImm, IntImm, Ramp
+
+        if isinstance(value, IntImm | FloatImm):
             return value
-        variable = Var(self.unique(name), value.dtype)
-        self.emit(Bind(variable, value))
-        return variable
+        lanes = lanes_of(value)
+        array = self.allocate(name, lanes, scalar_dtype(value))
+        place = Ramp(self.number(0), 1, lanes) if lanes > 1 else self.number(0)
+        self.store(array, place, value)
+        return BufferLoad(array, [place])
 
     def allocate(self, name: str, size: int, dtype: str) -> Buffer:
         """A flat buffer that lives to the end of the innermost open block.

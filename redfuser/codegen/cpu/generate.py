@@ -203,7 +203,7 @@ class PhaseWriter:
             self._body(stream.body, replace(region, spans=spans), done)
 
     def _scalar(self, value: Expr) -> Any:
-        return self.builder.bind("count", self.builder.index(value))
+        return self.builder.index(value)
 
 
 #: With more remainders than this, a stream goes through them point by point instead.
@@ -219,5 +219,3 @@ def stream_lengths(stream: Stream) -> set[int]:
         start, stop = (int(evaluate(bound, {}, mesh)) for bound in (stream.start, stream.stop))
         lengths.add(max(stop - start, 0))
     return lengths or {0}
-
-
