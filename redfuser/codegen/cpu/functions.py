@@ -1,7 +1,7 @@
 """Elementary functions on vectors: straight-line code, since a call would fall back to one element at a time.
 
 float32 by polynomials of our own (fitted for the least largest error in ulp); infinities, NaN, zeros and
-overflow behave as IEEE 754 asks, results below the normal range as the processor rounds them. Other
+overflow behave as IEEE 754 asks; exponentials below the normal range are 0. Other
 types go through float32 (float16) or the mathematical library (float64).
 """
 
@@ -35,6 +35,8 @@ ERF_FAR = (
 )
 #: ln 2 in two parts, so that small multiples of the first are exact
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
+#: of the least normal float32
+LEAST_EXPONENT = -126.0
 
 
 class Functions:
@@ -96,24 +98,35 @@ class Functions:
         """``e**x`` for float32: ``2**n * e**r`` with ``r = x - n ln 2`` small. Below 1 ulp."""
         from tvm.tirx import nearbyint
 
-        x = self._clamp(x, -110.0, 100.0)
+        tiny, x = self._clamp(x, LEAST_EXPONENT * math.log(2), 100.0)
         n = self.builder.bind("n", nearbyint(x * like(1 / math.log(2), x)))
         high = multiply_add(n, like(-LN2_HIGH, x), x)
-        return self._scale(self._exp_near(multiply_add(n, like(-LN2_LOW, x), high)), n)
+        return self._zero_if(tiny, self._scale(self._exp_near(multiply_add(n, like(-LN2_LOW, x), high)), n))
 
     def exp2(self, x: PrimExpr) -> PrimExpr:
         """``2**x`` for float32."""
         from tvm.tirx import nearbyint
 
-        x = self._clamp(x, -160.0, 140.0)
+        tiny, x = self._clamp(x, LEAST_EXPONENT, 140.0)
         n = self.builder.bind("n", nearbyint(x))
-        return self._scale(self._exp_near((x - n) * like(math.log(2), x)), n)
+        return self._zero_if(tiny, self._scale(self._exp_near((x - n) * like(math.log(2), x)), n))
 
-    def _clamp(self, x: PrimExpr, low: float, high: float) -> PrimExpr:
-        """``x`` between two bounds; the order of the arguments lets a NaN through."""
+    def _clamp(self, x: PrimExpr, low: float, high: float) -> tuple[PrimExpr, PrimExpr]:
+        """Whether ``x`` is too low, and ``x`` between the bounds; the order of the arguments lets a NaN through."""
         from tvm.tirx import Max, Min
 
-        return self.builder.bind("x", Min(like(high, x), Max(like(low, x), x)))
+        x = self.builder.bind("x", x)
+        return x < like(low, x), self.builder.bind("x", Min(like(high, x), Max(like(low, x), x)))
+
+    @staticmethod
+    def _zero_if(tiny: PrimExpr, value: PrimExpr) -> PrimExpr:
+        """Zero in place of what lies below the normal range.
+
+        Processors take a hundred times as long to round such a result, and masked scores all end up there.
+        """
+        from tvm.tirx import Select
+
+        return Select(tiny, like(0, value), value)
 
     def _exp_near(self, r: PrimExpr) -> PrimExpr:
         """``e**r`` for ``|r| <= ln(2) / 2``."""
@@ -215,4 +228,3 @@ _LIBRARY = {
     **{name: name for name in ("exp", "exp2", "log", "log2", "log1p", "tanh", "erf", "sin", "cos", "tan")},
     **{name: name for name in ("sinh", "cosh", "asin", "acos", "atan")},
 }
-
