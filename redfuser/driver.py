@@ -64,7 +64,7 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
             f"no code generator for {options.target.name} in this version",
             "compile for a CPU target; redfuser targets lists them",
         )
-    analysis = _analyze(model, options, progress)
+    analysis = analyze(model, options, progress)
     outcomes = _fuse_all(analysis, options, progress)
     if options.strict:
         _require_all(analysis, outcomes)
@@ -89,12 +89,12 @@ def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> F
     Raises:
         RedFuserError: one of its subclasses.
     """
-    analysis = _analyze(model, options, progress)
+    analysis = analyze(model, options, progress)
     progress.stage("derive")
     return _report(analysis, {cascade: plan(cascade, options) for cascade in analysis.distinct()}, options)
 
 
-def _analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
+def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
     from redfuser.cascade.extract import extract_graph
 
     progress.stage("load the model")
