@@ -207,5 +207,3 @@ def _axes(nest: Nest) -> tuple[Axis, ...]:
         return leaf.axes
     axes: tuple[Axis, ...] = leaf.target.axes
     return (*axes, leaf.over) if isinstance(leaf, Reduce) else axes
-
-
