@@ -14,7 +14,6 @@ from redfuser.cascade.model import Cascade
 from redfuser.cascade.placement import NotPlaceable
 from redfuser.reason import Reason
 
-
 #: Reasons that keep apart what is a chain of reductions all the same.
 CHAINS = frozenset({"not-convex", "misaligned"})
 
