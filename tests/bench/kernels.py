@@ -1,10 +1,9 @@
 """Time fused kernels against the best of ONNX Runtime and PyTorch on the same inputs and threads.
 
-    python tests/bench/kernels.py                       # every workload
-    python tests/bench/kernels.py attention-512 softmax # some
+    python -m tests.bench.kernels                       # every workload
+    python -m tests.bench.kernels attention-512 softmax # some
 
-Each side runs in blocks, warmed up and after a pause, for thread pools spin for a while after work and would steal
-the next one's cores. Blocks are interleaved; medians and their ratio are shown (above 1: the fused kernel is faster).
+Medians and the ratio of the best peer's are shown; above 1 the fused kernel is faster.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import argparse
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-PAUSE_SECONDS, WARM_CALLS, CALLS = 0.25, 3, 6
+from tests.bench.timing import interleaved
+
 Feeds = Mapping[str, np.ndarray]
 Run = Callable[[], Any]
 
@@ -121,17 +120,7 @@ def measure(workload: Workload, threads: int, rounds: int) -> dict[str, list[flo
     kernel, feeds = fused_kernel(proto)
     sides = {"redfuser": kernel, "onnxruntime": onnx_runtime(proto, feeds, threads)}
     sides |= pytorch(workload, feeds, threads)
-    taken: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(rounds):
-        for side, run in sides.items():
-            time.sleep(PAUSE_SECONDS)
-            for _ in range(WARM_CALLS):
-                run()
-            for _ in range(CALLS):
-                start = time.perf_counter()
-                run()
-                taken[side].append(time.perf_counter() - start)
-    return taken
+    return interleaved(sides, rounds)
 
 
 def fused_kernel(proto: Any) -> tuple[Run, Feeds]:

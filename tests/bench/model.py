@@ -1,8 +1,8 @@
 """Time a whole model against ONNX Runtime with as many threads, and show where the time goes.
 
-    python tests/bench/model.py MODEL.onnx --dim batch=1 --dim seq=128 --threads 2
+    python -m tests.bench.model MODEL.onnx --dim batch=1 --dim seq=128 --threads 2
 
-Calls are interleaved, so that other load on the machine falls on both alike; the median of all calls is shown.
+Calls take turns in blocks, so that other load on the machine falls on both alike; the median of all calls is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-MIN_CALLS, ROUND_SECONDS = 3, 0.2
+from tests.bench.timing import interleaved
 
 
 def main() -> None:
@@ -107,20 +107,6 @@ def check(ours: Mapping[str, np.ndarray], theirs: list[np.ndarray]) -> None:
     for (name, mine), other in zip(ours.items(), theirs, strict=True):
         if other.dtype.kind == "f":
             print(f"{name}: largest difference {np.abs(mine.astype('f8') - other.astype('f8')).max():.2e}")
-
-
-def interleaved(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every call, taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            call()
-            started = time.perf_counter()
-            while len(times[name]) < MIN_CALLS or time.perf_counter() - started < ROUND_SECONDS:
-                before = time.perf_counter()
-                call()
-                times[name].append(time.perf_counter() - before)
-    return times
 
 
 def print_kernels(ours: Compiled, feeds: Mapping[str, np.ndarray], rows: int) -> None:

@@ -1,0 +1,27 @@
+"""Fair timing of several sides on one machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+PAUSE_SECONDS, WARM_CALLS, CALLS = 0.25, 3, 6
+
+
+def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every call by side, the sides taking turns in blocks of calls.
+
+    Each block begins with a pause and warm calls: thread pools spin for a while after work and would steal the
+    next side's cores.
+    """
+    taken: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(rounds):
+        for side, run in sides.items():
+            time.sleep(PAUSE_SECONDS)
+            for _ in range(WARM_CALLS):
+                run()
+            for _ in range(CALLS):
+                start = time.perf_counter()
+                run()
+                taken[side].append(time.perf_counter() - start)
+    return taken
