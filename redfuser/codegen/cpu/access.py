@@ -95,6 +95,15 @@ class Access:
             element = truth(element) if tensor.dtype == "bool" else element
             self.put_in_memory(tensor, indices, region.element(n), element)
 
+    def prefetch(self, tensor: Tensor, indices: Sequence[Expr], region: Region, write: bool) -> None:
+        """Bring an element's cache line into the first-level cache, to be written or read."""
+        from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
+
+        points = region.points()
+        element = BufferLoad(self.arrays[tensor], [self.builder.index(substitute(i, points)) for i in indices])
+        kind, closest, data = (const(n, "int32") for n in (int(write), 3, 1))
+        self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", address_of(element), kind, closest, data)))
+
     def _adjacent(self, tensor: Tensor, indices: Sequence[Expr], region: Region) -> list[PrimExpr] | None:
         """Where it lies, if all lanes have one element or adjacent ones, certainly inside the tensor."""
         if not all(arithmetic(i) and _inside(i, extent) for i, extent in zip(indices, tensor.shape, strict=True)):

@@ -12,7 +12,7 @@ from redfuser.codegen.cpu.builder import Builder, arithmetic, lanes_of, scalar_d
 from redfuser.codegen.cpu.functions import Functions
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.region import Region
-from redfuser.codegen.cpu.vectors import extremum, level, like, typed
+from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, typed
 from redfuser.expr import INDEX, UNARY, Axis, Const, Expr, Load, Op, axes_of, substitute
 from redfuser.indexing import Linear, linear
 from redfuser.tile.sharing import operands
@@ -81,6 +81,8 @@ class Translator:
             return self._negated(node.args[0], visit)
         if node.name == "pow":
             return self._power(node, visit)
+        if node.name == "div" and node.dtype == "float32" and axes_of(node.args[1]) < axes_of(node.args[0]):
+            return self._quotient(*map(visit, node.args))
         arguments = level(*map(visit, node.args))
         if node.name in UNARY:
             return self._unary(node.name, *arguments)
@@ -128,6 +130,24 @@ class Translator:
         value = visit(condition)
         byte = value.astype(typed("int8", value))
         return Select(value, like(0, byte), like(1, byte)) > like(0, byte)
+
+    def _quotient(self, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        """``x / y`` where many ``x`` share one ``y``: times its reciprocal, which is computed once, then corrected.
+
+        The correction makes it the correctly rounded quotient (Markstein 1990). Where it has no value, the
+        plain product is right: an infinity, a zero, or NaN.
+        """
+        from tvm.tirx import Select, isnan
+
+        if lanes_of(x) == 1:
+            return x / y
+        x, y = self.builder.bind("x", x), self.builder.bind("y", y)
+        inverse = self.builder.bind("inverse", like(1, y) / y)
+        x, y, inverse = level(x, y, inverse)
+        estimate = self.builder.bind("estimate", x * inverse)
+        rest = multiply_add(like(0, x) - estimate, y, x)
+        corrected = self.builder.bind("corrected", multiply_add(rest, inverse, estimate))
+        return Select(isnan(corrected), estimate, corrected)
 
     def _power(self, node: Op, visit: Visit) -> PrimExpr:
         """Small whole exponents are products, a half is a square root."""

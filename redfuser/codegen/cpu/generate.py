@@ -22,6 +22,7 @@ from redfuser.codegen.cpu.leaves import Leaves
 from redfuser.codegen.cpu.loops import Loops
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.nests import Nest, make_nest, merge_products
+from redfuser.codegen.cpu.prefetch import Prefetch, plan_prefetches
 from redfuser.codegen.cpu.region import Region, Span, whole
 from redfuser.codegen.cpu.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.strides import Strides
@@ -95,6 +96,7 @@ class PhaseWriter:
         staging = Staging(self.phase, self.machine, self.lanes, tiles)
         self.staged = staging.run()
         self.layouts = staging.layouts
+        self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine)
         self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
         count = prod(tile.count for tile in grid)
         if any(tile.axis.extent == 0 for tile in grid):
@@ -147,7 +149,13 @@ class PhaseWriter:
             shifted = replace(region, spans={**region.spans, tile.axis: last})
             self._variants(rest, numbers, shifted, {**done, tile.axis: width - left})
 
-    def _body(self, body: Sequence[Statement], region: Region, done: Mapping[Axis, int]) -> None:
+    def _body(
+        self,
+        body: Sequence[Statement],
+        region: Region,
+        done: Mapping[Axis, int],
+        prefetches: Sequence[Prefetch] = (),
+    ) -> None:
         sizes = {a: span.width for a, span in region.spans.items()}
         strides = Strides(self.layouts, sizes)
         pending: list[Nest] = []
@@ -167,6 +175,7 @@ class PhaseWriter:
                 self.loops.write([make_nest(leaf, Strides(self.layouts, left), self.lanes)], part)
             else:
                 pending.append(make_nest(leaf, strides, self.lanes))
+        pending += [make_nest(prefetch, strides, self.lanes) for prefetch in prefetches]
         self.loops.write(pending, region)
 
     def _stream(self, stream: Stream, region: Region, done: Mapping[Axis, int]) -> None:
@@ -200,7 +209,8 @@ class PhaseWriter:
     def _iteration(self, stream: Stream, first: Expr, width: int, region: Region, done: Mapping[Axis, int]) -> None:
         if width:
             spans = {**region.spans, stream.axis: Span(first, index(0), width)}
-            self._body(stream.body, replace(region, spans=spans), done)
+            inner = replace(region, spans=spans)
+            self._body(stream.body, inner, done, self.prefetches.get(stream, ()))
 
     def _scalar(self, value: Expr) -> Any:
         return self.builder.index(value)

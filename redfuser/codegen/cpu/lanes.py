@@ -7,6 +7,7 @@ from math import prod
 
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.nests import Product, Transpose, make_nest, merge_products, operands_of
+from redfuser.codegen.cpu.prefetch import Prefetch
 from redfuser.codegen.cpu.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.strides import Strides, value_loads
 from redfuser.expr import Axis
@@ -48,7 +49,7 @@ def _body(body: Sequence[Statement], staging: Staging, lanes: Axis, tiles: dict[
             steps = -(-leaf.axis.extent // leaf.tile)
             total += steps * _body(leaf.body, staging, lanes, {**tiles, leaf.axis: leaf.tile})
             continue
-        axes = leaf.axes if isinstance(leaf, Store) else leaf.target.axes
+        axes = leaf.axes if isinstance(leaf, Store | Prefetch) else leaf.target.axes
         over = getattr(leaf, "over", None)
         space = dict.fromkeys((*axes, over) if over is not None else axes)
         sizes = {a: tiles.get(a, a.extent) for a in space}

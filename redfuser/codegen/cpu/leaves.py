@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from redfuser.codegen.cpu.builder import Builder, matched
 from redfuser.codegen.cpu.expressions import Translator
 from redfuser.codegen.cpu.nests import Nest, Transpose
+from redfuser.codegen.cpu.prefetch import Prefetch
 from redfuser.codegen.cpu.region import Region
 from redfuser.codegen.cpu.vectors import extremum, fold, level, transpose, typed
 from redfuser.expr import Axis, Expr, index, op
@@ -75,7 +76,8 @@ class Leaves:
 
     def alike(self, nest: Nest, other: Nest, region: Region) -> bool:
         """Whether two leaves can be written together: elementwise, over the same points."""
-        if not all(isinstance(n.leaf, Map | Reduce | Store) for n in (nest, other)) or nest.vector != other.vector:
+        elementwise = all(isinstance(n.leaf, Map | Reduce | Store | Prefetch) for n in (nest, other))
+        if not elementwise or nest.vector != other.vector:
             return False
         return [a for a in _axes(nest) if region.width(a) > 1] == [a for a in _axes(other) if region.width(a) > 1]
 
@@ -93,6 +95,9 @@ class Leaves:
     def _write_all(self, nests: Sequence[Nest], region: Region, row: Expr, start: Expr) -> None:
         for nest in nests:
             leaf = nest.leaf
+            if isinstance(leaf, Prefetch):
+                self.access.prefetch(leaf.tensor, leaf.indices, region.element(0), leaf.write)
+                continue
             assert isinstance(leaf, Map | Reduce | Store)
             value = self.translator.value(leaf.value, region)
             if isinstance(leaf, Map):
@@ -203,7 +208,7 @@ def combine(combiner: str, left: PrimExpr, right: PrimExpr) -> PrimExpr:
 
 def _axes(nest: Nest) -> tuple[Axis, ...]:
     leaf = nest.leaf
-    if isinstance(leaf, Store):
+    if isinstance(leaf, Store | Prefetch):
         return leaf.axes
     axes: tuple[Axis, ...] = leaf.target.axes
     return (*axes, leaf.over) if isinstance(leaf, Reduce) else axes

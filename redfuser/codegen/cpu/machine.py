@@ -14,15 +14,17 @@ class Machine:
     Args:
         vector_bits: width of one register.
         registers: how many there are.
+        cache_bytes: second-level cache of one core.
     """
 
     vector_bits: int
     registers: int
+    cache_bytes: int
 
     @staticmethod
     def of(target: CpuTarget) -> Machine:
         """The machine behind a target: AVX-512 has 32 registers, everything before it 16."""
-        return Machine(target.vector_bits, 32 if target.vector_bits >= 512 else 16)
+        return Machine(target.vector_bits, 32 if target.vector_bits >= 512 else 16, target.l2_kb * 1024)
 
     @property
     def lanes(self) -> int:

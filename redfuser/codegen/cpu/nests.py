@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from redfuser.codegen.cpu.prefetch import Prefetch
 from redfuser.codegen.cpu.strides import Strides, value_loads
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, number, substitute
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
@@ -44,7 +45,7 @@ class Product:
     dots: bool = False
 
 
-Leaf = Map | Reduce | Store | Transpose | Product
+Leaf = Map | Reduce | Store | Transpose | Product | Prefetch
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Nest:
 
     @property
     def writes(self) -> Tensor:
-        """The buffer or tensor written."""
-        return self.leaf.tensor if isinstance(self.leaf, Store) else self.leaf.target.tensor
+        """The buffer or tensor written, or that will be."""
+        return self.leaf.tensor if isinstance(self.leaf, Store | Prefetch) else self.leaf.target.tensor
 
     @property
     def reads(self) -> frozenset[Tensor]:
@@ -86,6 +87,8 @@ class Nest:
 
 def operands_of(leaf: Leaf) -> tuple[Expr, ...]:
     """The values a leaf computes with."""
+    if isinstance(leaf, Prefetch):
+        return ()
     if isinstance(leaf, Product):
         return leaf.left, leaf.right, leaf.initial, leaf.finish
     return (leaf.value,)
@@ -131,6 +134,8 @@ def make_nest(leaf: Leaf, strides: Strides, lanes: Axis | None) -> Nest:
 
     if isinstance(leaf, Store):
         return Nest(leaf, wide(leaf.axes), store_vector(leaf, strides))
+    if isinstance(leaf, Prefetch):
+        return Nest(leaf, wide(leaf.axes), lanes if lanes in wide(leaf.axes) else None)
     lane = _lane(leaf.target, strides, sizes)
     if isinstance(leaf, Reduce):
         across = sizes[leaf.over] > 1 and (lane is None or leaf.over == lanes)
