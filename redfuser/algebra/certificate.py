@@ -77,7 +77,9 @@ def check(cascade: Cascade, derivation: Derivation, tensors: dict[Tensor, Array]
     Raises:
         NotFusible: ``witness-failed``, with the scenario, the cut and the two values.
     """
-    claim = f"{len(SCENARIOS)} scenarios of {cascade.axis.extent} elements, folded and merged"
+    length = cascade.axis.extent
+    elements = "1 element" if length == 1 else f"{length} elements"
+    claim = f"{len(SCENARIOS)} scenarios of {elements}, folded and merged"
     everywhere = tuple(name for name in SCENARIOS if not name.startswith("large"))
     if derivation.exactness == EXACT:
         return (Proof(claim, "float64", _compare(cascade, derivation, tensors, TOLERANCE, everywhere)),)

@@ -8,7 +8,7 @@ functions g of the element alone, the change of base is ``M(D, D') = W(D') W(D)�
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ class Closure:
     """A basis and its change of base.
 
     Args:
-        basis: f, the map first.
+        basis: f, the map first. It is one more than the rank of the span where the map can't be part of a basis.
         matrix: M, from ``origin(atom)`` to ``atom``.
     """
 
@@ -52,15 +52,13 @@ def close(core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Bu
     if any(flag in core.free_symbols for flag in reading.flags):
         text = "the map switches between two formulas on an earlier result"
         raise NotFusible("not-finite-rank", text, reading.words(core))
-    for generate in (_first_independent, _highest_independent):
-        members = generate(core, atoms, reading, budget)
-        functions = sorted({g for member in members for g in member.row}, key=str)
-        weights = _weights(members, functions)
-        columns = _independent_columns(weights)
-        if len(columns) == len(members) and _regular(weights[:, columns], atoms, budget):
-            matrix = _change_of_base(weights, columns, atoms, budget)
+    for members in _bases(core, atoms, reading, budget):
+        weights = _weights(members)
+        matrix = _change_of_base(weights, atoms, budget)
+        if matrix is not None and _defined(matrix, core, atoms):
+            _prove(matrix, weights, atoms, budget)
             return Closure(tuple(member.formula for member in members), matrix)
-    text = "the change of base point is singular where two earlier results meet"
+    text = "the change of base point divides by earlier results that the map doesn't divide by"
     raise NotFusible("not-finite-rank", text, reading.words(core))
 
 
@@ -70,6 +68,20 @@ class _Member:
 
     formula: Formula
     row: dict[Formula, Formula]
+
+
+def _bases(core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Budget) -> Iterator[tuple[_Member, ...]]:
+    """What to try, the map always first: only at some of these the change of base has no poles.
+
+    The highest derivatives hardly depend on D: of g(x-μ), g(x-ν) and g any two span the third, but only with g among
+    them no coefficient is 1/(μ-ν); of x, x-μ and 1, only with 1 none is 1/μ. A map that loses its place in the span
+    at some D, as (μ-ν)(x-μ) + 1 does, stands beside a basis of its derivatives.
+    """
+    yield _first_independent(core, atoms, reading, budget)
+    first = _Member(core, _written_out(core, reading, budget))
+    derivatives = _derivatives(first, atoms, reading, budget)
+    yield (first, *_highest_independent(derivatives, (first,)))
+    yield (first, *_highest_independent(derivatives, ()))
 
 
 def _first_independent(
@@ -91,15 +103,9 @@ def _first_independent(
     return tuple(members)
 
 
-def _highest_independent(
-    core: Formula, atoms: tuple[Symbol, ...], reading: Reading, budget: Budget
-) -> tuple[_Member, ...]:
-    """The same span from its highest derivatives down, after the map itself.
-
-    Of g(x-μ), g(x-ν) and g any two span the third, but only with g among them no coefficient is 1/(μ-ν).
-    """
-    first = _Member(core, _written_out(core, reading, budget))
-    found, level = [first], [first]
+def _derivatives(core: _Member, atoms: tuple[Symbol, ...], reading: Reading, budget: Budget) -> list[_Member]:
+    """Those of every order, in order."""
+    found, level = [core], [core]
     for _ in range(LARGEST_RANK):
         above = [_derivative(member, atom, atoms, [], reading, budget) for member in level for atom in atoms]
         level = []
@@ -107,11 +113,16 @@ def _highest_independent(
             if member is not None and all(member.row != other.row for other in found):
                 found.append(member)
                 level.append(member)
-    chosen = [first]
-    for member in reversed(found[1:]):
+    return found[1:]
+
+
+def _highest_independent(derivatives: Sequence[_Member], besides: tuple[_Member, ...]) -> tuple[_Member, ...]:
+    """From the highest down, those independent of each other and of ``besides``."""
+    chosen = list(besides)
+    for member in reversed(derivatives):
         if len(chosen) < LARGEST_RANK and _independent([*chosen, member]):
             chosen.append(member)
-    return (first, *reversed(chosen[1:]))
+    return tuple(reversed(chosen[len(besides) :]))
 
 
 def _derivative(
@@ -126,18 +137,23 @@ def _derivative(
     return None if formula == 0 else _Member(formula, _written_out(formula, reading, budget))
 
 
-def _weights(members: Sequence[_Member], functions: list[Formula]) -> sympy.Matrix:
+def _weights(members: Sequence[_Member]) -> sympy.Matrix:
+    """W: a row for each member, a column for each function of the element."""
+    functions = sorted({g for member in members for g in member.row}, key=str)
     return sympy.Matrix([[member.row.get(g, sympy.S.Zero) for g in functions] for member in members])
 
 
-def _regular(square: sympy.Matrix, atoms: tuple[Symbol, ...], budget: Budget) -> bool:
-    """Whether W is invertible at every base point: its determinant has no factor that vanishes somewhere."""
-    # Elimination multiplies the entries with each other.
-    budget.check(sympy.Add(*square, evaluate=False))
-    domain = DomainMatrix.from_Matrix(square).to_field()
-    determinant = budget.expand(domain.domain.to_sympy(domain.det()))
-    factors = sympy.Mul.make_args(budget.factor(determinant))
-    return not any(factor.as_base_exp()[0].is_Add and factor.has(*atoms) for factor in factors)
+def _defined(matrix: sympy.Matrix, core: Formula, atoms: tuple[Symbol, ...]) -> bool:
+    """Whether M has a value at every base point at which the map has one.
+
+    That an atom is known to be positive doesn't help: only what the map divides by has a base that isn't 0.
+    """
+    back = {before: atom for atom, before in _origins(atoms).items()}
+    return {divisor.xreplace(back) for entry in matrix for divisor in _divisors(entry)} <= _divisors(core)
+
+
+def _divisors(formula: Formula) -> set[Formula]:
+    return {node.base for node in formula.atoms(sympy.Pow) if node.exp.is_negative}
 
 
 def _shortest(derivative: Formula, basis: list[Formula], budget: Budget) -> Formula:
@@ -188,33 +204,51 @@ def _numeric(weights: sympy.Matrix, seed: int) -> np.ndarray:
 
 def _independent(members: Sequence[_Member]) -> bool:
     """Whether the last member raises the rank at a generic point; a wrong answer is caught when M is checked."""
-    functions = sorted({g for member in members for g in member.row}, key=str)
-    weights = _weights(members, functions)
+    weights = _weights(members)
     return any(int(np.linalg.matrix_rank(_numeric(weights, seed), tol=1e-9)) == len(members) for seed in (1, 2))
 
 
-def _change_of_base(
-    weights: sympy.Matrix, columns: list[int], atoms: tuple[Symbol, ...], budget: Budget
-) -> sympy.Matrix:
-    square = weights[:, columns]
-    swap = {atom: origin(atom) for atom in atoms}
-    inverse = DomainMatrix.from_Matrix(square.xreplace(swap)).to_field().inv().to_Matrix()
-    matrix = (square * inverse).applyfunc(lambda entry: _entry(entry, atoms, budget))
-    residue = matrix * weights.xreplace(swap) - weights
+def _change_of_base(weights: sympy.Matrix, atoms: tuple[Symbol, ...], budget: Budget) -> sympy.Matrix | None:
+    """``M = W(D') W(D)⁻¹`` on as many columns as a basis has members; ``None`` if there is no basis.
+
+    A map that depends on the other members is computed from them.
+    """
+    columns = _independent_columns(weights)
+    extra = weights.rows - len(columns)
+    basis = weights[extra:, columns]
+    if extra > 1 or len(_independent_columns(basis)) < basis.rows:
+        return None
+    # Elimination multiplies the entries with each other.
+    budget.check(sympy.Add(*basis, evaluate=False))
+    inverse = DomainMatrix.from_Matrix(basis.xreplace(_origins(atoms))).to_field().inv().to_Matrix()
+    matrix = (weights[:, columns] * inverse).applyfunc(lambda entry: _entry(entry, atoms, budget))
+    return sympy.Matrix.hstack(sympy.zeros(weights.rows, extra), matrix)
+
+
+def _prove(matrix: sympy.Matrix, weights: sympy.Matrix, atoms: tuple[Symbol, ...], budget: Budget) -> None:
+    """``M W(D) = W(D')`` in every column."""
+    residue = matrix * weights.xreplace(_origins(atoms)) - weights
     if not all(budget.is_zero(entry) for entry in residue):
         raise NotFusible("not-finite-rank", "the change of base point could not be proved", str(matrix))
-    return matrix
+
+
+def _origins(atoms: tuple[Symbol, ...]) -> dict[Symbol, Symbol]:
+    return {atom: origin(atom) for atom in atoms}
 
 
 def _entry(entry: Formula, atoms: tuple[Symbol, ...], budget: Budget) -> Formula:
     """In differences of base points, such as ``(μ - μ')²·exp(m' - m)``: floating point computes those well."""
     shifts = {atom: sympy.Dummy(f"shift_{atom.name}", real=True) for atom in atoms}
     shifted = budget.expand(entry.xreplace({atom: origin(atom) + shift for atom, shift in shifts.items()}))
-    if not shifted.has(*map(origin, atoms)) and not shifted.has(sympy.sin, sympy.cos):
-        return tidy(budget.factor(shifted)).xreplace({shift: atom - origin(atom) for atom, shift in shifts.items()})
+    differences = {shift: atom - origin(atom) for atom, shift in shifts.items()}
     if entry.has(sympy.sin, sympy.cos):
         return TR10i(budget.expand(entry))
-    return tidy(budget.factor(budget.expand(entry)))
+    if not shifted.has(*map(origin, atoms)):
+        return tidy(budget.factor(shifted)).xreplace(differences)
+    factored = tidy(budget.factor(budget.expand(entry)))
+    if factored.is_Add and shifted.is_polynomial(*shifts.values(), *map(origin, atoms)):
+        return sympy.horner(shifted, *shifts.values()).xreplace(differences)
+    return factored
 
 
 def _independent_columns(weights: sympy.Matrix) -> list[int]:

@@ -132,6 +132,24 @@ def covariance() -> Cascade:
     return build.build()
 
 
+def beside_its_element() -> Cascade:
+    """y and y-μ are independent, except where μ is 0: of the derivatives only y-μ and 1 are a basis everywhere."""
+    build = Builder()
+    x, y = mean_of(build, X, "rx"), mean_of(build, Y, "ry")
+    spread = square(sub(Y, y))
+    build.reduce("o", "sum", add(mul(Y, sub(X, x)), add(spread, spread)))
+    return build.build()
+
+
+def slope_between_means() -> Cascade:
+    """(x-μ)(y-μ) - (x-μ)(y-ν) = (x-μ)(ν-μ) is no member of any basis where μ = ν."""
+    build = Builder()
+    x, y = mean_of(build, X, "rx"), mean_of(build, Y, "ry")
+    gap = sub(mul(sub(X, x), sub(Y, x)), mul(sub(X, x), sub(Y, y)))
+    build.reduce("o", "sum", add(literal(0.25), gap))
+    return build.build()
+
+
 def inertia() -> Cascade:
     """Planar moment of inertia about the centre of mass."""
     build = Builder()
