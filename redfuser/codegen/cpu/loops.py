@@ -81,7 +81,7 @@ class Loops:
             across = region.width(nest.vector) if nest.vector is not None else 1
             vectors = -(-self.machine.chunk(across) // self.leaves.lanes)
             return min(self.machine.rows(vectors), width)
-        return 0
+        return 1 if isinstance(nest.leaf, Product) else 0
 
     def _loop(self, run: Sequence[Nest], region: Region) -> None:
         """One loop around the run; the points that whole steps leave over come after it."""

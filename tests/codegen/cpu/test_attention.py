@@ -41,6 +41,13 @@ def test_tails_of_queries_whatever_lies_in_lanes(queries: int, lanes: str) -> No
     assert_matches(program(attention.cascade(), "single-segment", 1, lanes, i=16, j=16), attention.inputs())
 
 
+@pytest.mark.parametrize("lanes", ["i", "j", ""])
+@pytest.mark.parametrize("queries", [5, 7])
+def test_two_row_axes_in_one_tile(queries: int, lanes: str) -> None:
+    attention = Attention(heads=4, q_len=queries, kv_len=24, dim=8, v_dim=8, mask="none")
+    assert_matches(program(attention.cascade(), "single-segment", 1, lanes, h=4, i=5, j=5), attention.inputs())
+
+
 @pytest.mark.parametrize(("dim", "v_dim"), [(1, 1), (5, 7), (72, 80), (16, 5)])
 @pytest.mark.parametrize("queries", [1, 18])
 def test_any_head_size(dim: int, v_dim: int, queries: int) -> None:
