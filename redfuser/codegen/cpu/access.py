@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from redfuser.codegen.cpu.builder import Builder, arithmetic, lanes_of, matched
 from redfuser.codegen.cpu.region import Region
 from redfuser.codegen.cpu.storage import Layout
-from redfuser.codegen.cpu.vectors import like, shuffle, typed
+from redfuser.codegen.cpu.types import computed, decoded, encoded
+from redfuser.codegen.cpu.vectors import shuffle, typed
 from redfuser.expr import Expr, Load, Tensor, axes_of, loads, substitute
 from redfuser.indexing import Linear, linear
 
@@ -38,13 +39,13 @@ class Access:
         """Elements of an on-chip buffer; a scalar where they are the same in every lane."""
         from tvm.tirx import BufferLoad
 
-        value = BufferLoad(self.arrays[tensor], [self.position(tensor, region)])
-        return truth(value) if tensor.dtype == "bool" else value
+        return decoded(BufferLoad(self.arrays[tensor], [self.position(tensor, region)]), tensor.dtype)
 
     def put_on_chip(self, tensor: Tensor, region: Region, value: PrimExpr) -> None:
         """Write elements of an on-chip buffer."""
-        dtype = str(self.arrays[tensor].dtype)
-        self.builder.store(self.arrays[tensor], self.position(tensor, region), value.astype(typed(dtype, value)))
+        array = self.arrays[tensor]
+        value = encoded(value, tensor.dtype, str(array.dtype))
+        self.builder.store(array, self.position(tensor, region), value)
 
     def position(self, tensor: Tensor, region: Region) -> PrimExpr:
         """Flat position in an on-chip buffer: a number, or a ramp along the lanes."""
@@ -74,25 +75,26 @@ class Access:
         if where is None:
             pairs = zip(node.indices, node.tensor.shape, strict=True)
             where = [self._clipped(i, n, region, evaluate) for i, n in pairs]
-        value = BufferLoad(self.arrays[node.tensor], where)
-        return truth(value) if node.tensor.dtype == "bool" else value
+        return decoded(BufferLoad(self.arrays[node.tensor], where), node.tensor.dtype)
 
     def put_in_memory(self, tensor: Tensor, indices: Sequence[Expr], region: Region, value: PrimExpr) -> None:
         """Write elements of a tensor in memory; one by one if they aren't adjacent, or bools, which TVM packs."""
         from tvm.tirx import BufferStore
 
+        array = self.arrays[tensor]
+        stored = str(array.dtype)
         where = self._adjacent(tensor, indices, region)
-        if region.lane is None or (where is not None and tensor.dtype != "bool"):
+        if region.lane is None or (where is not None and stored != "bool"):
             assert where is not None, f"{tensor.name} is written outside its bounds"
             width = max(map(lanes_of, where), default=1)
-            value = matched(value.astype(typed(tensor.dtype, value)), width)
-            self.builder.emit(BufferStore(self.arrays[tensor], value, where))
+            value = matched(encoded(value, tensor.dtype, stored), width)
+            self.builder.emit(BufferStore(array, value, where))
             return
-        dtype = "int8" if tensor.dtype == "bool" else tensor.dtype
-        vector = self.builder.bind("value", matched(value.astype(typed(dtype, value)), region.lane.extent))
+        kept = "int8" if tensor.dtype == "bool" else computed(tensor.dtype)
+        vector = self.builder.bind("value", matched(value.astype(typed(kept, value)), region.lane.extent))
         for n in range(region.lane.extent):
             element = shuffle([vector], [n])
-            element = truth(element) if tensor.dtype == "bool" else element
+            element = decoded(element, "bool") if stored == "bool" else element
             self.put_in_memory(tensor, indices, region.element(n), element)
 
     def prefetch(self, tensor: Tensor, indices: Sequence[Expr], region: Region, write: bool) -> None:
@@ -132,10 +134,3 @@ def _inside(position: Expr, extent: int) -> bool:
     low, high = linear(position).bounds()
     return low >= 0 and high < extent
 
-
-def truth(value: PrimExpr) -> PrimExpr:
-    """A bool read from memory, where it takes a byte, as a condition."""
-    from tvm.tirx import NE
-
-    byte = value.astype(typed("int8", value))
-    return NE(byte, like(0, byte))

@@ -12,7 +12,8 @@ from redfuser.codegen.cpu.builder import Builder, arithmetic, lanes_of, scalar_d
 from redfuser.codegen.cpu.functions import Functions
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.region import Region
-from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, typed
+from redfuser.codegen.cpu.types import computed, rounded
+from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, shuffle, typed
 from redfuser.expr import INDEX, UNARY, Axis, Const, Expr, Load, Op, axes_of, substitute
 from redfuser.indexing import Linear, linear
 from redfuser.tile.sharing import operands
@@ -162,23 +163,21 @@ class Translator:
             for _ in range(abs(int(exponent)) - 1):
                 product = product * base
             return like(1, base) / product if exponent < 0 else product
-        if node.dtype not in ("float32", "float64"):
+        if computed(node.dtype) not in ("float32", "float64"):
             raise NotImplementedError(f"pow of {node.dtype} to the power {node.args[1]}")
-        from redfuser.codegen.cpu.vectors import shuffle
-
         base, power = level(base, visit(node.args[1]))
-        symbol = "powf" if node.dtype == "float32" else "pow"
+        symbol = "powf" if scalar_dtype(base) == "float32" else "pow"
         if lanes_of(base) == 1:
-            return call_pure_extern(node.dtype, symbol, base, power)
+            return call_pure_extern(scalar_dtype(base), symbol, base, power)
         lanes = range(lanes_of(base))
         pairs = [(shuffle([base], [n]), shuffle([power], [n])) for n in lanes]
-        return shuffle([call_pure_extern(node.dtype, symbol, *pair) for pair in pairs], lanes)
+        return shuffle([call_pure_extern(scalar_dtype(base), symbol, *pair) for pair in pairs], lanes)
 
 
 def _constant(node: Const) -> PrimExpr:
     from tvm.tirx import const
 
-    return const(bool(node.value) if node.dtype == "bool" else node.value, node.dtype)
+    return const(bool(node.value) if node.dtype == "bool" else node.value, computed(node.dtype))
 
 
 def _operator(name: str, *arguments: PrimExpr) -> PrimExpr:
@@ -223,6 +222,8 @@ def _cast(value: PrimExpr, dtype: str) -> PrimExpr:
     source = scalar_dtype(value)
     if source == dtype:
         return value
+    if dtype == "bfloat16":
+        return rounded(_cast(value, "float32"))
     if dtype.startswith("float8"):
         raise NotImplementedError(f"casts to {dtype} have no code on this target")
     if dtype == "bool":

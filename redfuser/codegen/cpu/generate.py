@@ -26,6 +26,7 @@ from redfuser.codegen.cpu.prefetch import Prefetch, plan_prefetches
 from redfuser.codegen.cpu.region import Region, Span, whole
 from redfuser.codegen.cpu.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.strides import Strides
+from redfuser.codegen.cpu.types import in_memory
 from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Expr, Tensor, axes_of, index, op, substitute
 from redfuser.targets import CpuTarget
@@ -46,28 +47,38 @@ def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
     Raises:
         NotImplementedError: an operator or type has no code on this target.
     """
-    from tvm.tirx import AllocBuffer, PrimFunc, decl_buffer
+    from tvm.tirx import AllocBuffer, PrimFunc
 
     machine = Machine.of(target)
-    tensors = (*program.inputs, *program.outputs, *program.workspaces)
+    parameters = (*program.inputs, *program.outputs)
+    tensors = (*parameters, *program.workspaces)
     builder = Builder("int32" if max(tensor.size for tensor in tensors) < 1 << 31 else "int64")
-    arrays: dict[Tensor, Array] = {}
-    for tensor in tensors:
-        name = builder.unique(tensor.name)
-        arrays[tensor] = decl_buffer(tuple(map(_extent, tensor.shape)), tensor.dtype, name)
+    declared = {tensor: _declare(builder, tensor) for tensor in tensors}
     for tensor in program.workspaces:
-        builder.emit(AllocBuffer(arrays[tensor]))
+        builder.emit(AllocBuffer(declared[tensor]))
+    arrays = {tensor: _view(builder, array) for tensor, array in declared.items()}
     for phase in program.phases:
         PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays).write()
-    parameters = [arrays[tensor] for tensor in (*program.inputs, *program.outputs)]
     attributes = {"global_symbol": program.name, "s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
-    return PrimFunc(parameters, builder.body()).with_attr(attributes)
+    return PrimFunc([declared[tensor] for tensor in parameters], builder.body()).with_attr(attributes)
 
 
-def _extent(points: int) -> Any:
-    from tvm.tirx import const
+def _declare(builder: Builder, tensor: Tensor) -> Array:
+    from tvm.tirx import const, decl_buffer
 
-    return const(points, "int64")
+    return decl_buffer([const(n, "int64") for n in tensor.shape], tensor.dtype, builder.unique(tensor.name))
+
+
+def _view(builder: Builder, array: Array) -> Array:
+    """The array itself, or the same memory as the type it is accessed with."""
+    from tvm.tirx import DeclBuffer, decl_buffer
+
+    dtype = in_memory(str(array.dtype))
+    if dtype == str(array.dtype):
+        return array
+    view = decl_buffer(array.shape, dtype, builder.unique(f"{array.name}_bits"), data=array.data)
+    builder.emit(DeclBuffer(view))
+    return view
 
 
 @dataclass
@@ -115,10 +126,7 @@ class PhaseWriter:
             self._variants(list(grid), numbers, Region(self.everywhere), {})
 
     def _allocate(self) -> dict[Tensor, Array]:
-        def stored(dtype: str) -> str:
-            return "int8" if dtype == "bool" else dtype
-
-        return {t: self.builder.allocate(t.name, n.size, stored(t.dtype)) for t, n in self.layouts.items()}
+        return {t: self.builder.allocate(t.name, layout.size, t.dtype) for t, layout in self.layouts.items()}
 
     def _variants(
         self, grid: Sequence[Tile], numbers: Mapping[Tile, Expr], region: Region, done: Mapping[Axis, int]

@@ -12,6 +12,7 @@ from redfuser.codegen.cpu.expressions import Translator
 from redfuser.codegen.cpu.nests import Nest, Transpose
 from redfuser.codegen.cpu.prefetch import Prefetch
 from redfuser.codegen.cpu.region import Region
+from redfuser.codegen.cpu.types import computed
 from redfuser.codegen.cpu.vectors import extremum, fold, level, transpose, typed
 from redfuser.expr import Axis, Expr, index, op
 from redfuser.tile.ir import Map, Reduce, Store
@@ -125,7 +126,7 @@ class Leaves:
 
         leaf = nest.leaf
         assert isinstance(leaf, Reduce)
-        dtype = leaf.target.tensor.dtype
+        dtype = computed(leaf.target.tensor.dtype)
         rows = prod(region.width(a) for a in leaf.target.axes)
         array = self.builder.allocate("lanes", rows * width, dtype)
         self._partials[id(leaf)] = Partial(array, width)
@@ -169,7 +170,7 @@ class Leaves:
     def _square(self, leaf: Transpose, region: Region, lane: Axis, start: Expr) -> None:
         from tvm.tirx import BufferLoad
 
-        dtype = "int8" if leaf.target.tensor.dtype == "bool" else leaf.target.tensor.dtype
+        dtype = "int8" if leaf.target.tensor.dtype == "bool" else computed(leaf.target.tensor.dtype)
         half = self.lanes // 2
         halves = [self.builder.allocate(name, half * self.lanes, dtype) for name in ("upper", "lower")]
         for number, array in enumerate(halves):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redfuser.codegen.cpu.leaves import Leaves
 from redfuser.codegen.cpu.nests import Nest, Product
 from redfuser.codegen.cpu.region import Region
+from redfuser.codegen.cpu.types import computed
 from redfuser.codegen.cpu.vectors import fold, interleaved, level, shuffle, typed
 from redfuser.expr import Axis, Expr, index, op
 
@@ -87,7 +88,7 @@ class Products:
         rows = region.width(nest.block) if nest.block is not None else 1
         width = region.width(nest.vector) if nest.vector is not None else 1
         sets = max(min(IN_FLIGHT // (rows * -(-width // self.lanes)), region.width(leaf.over), SETS), 1)
-        dtype = leaf.target.tensor.dtype
+        dtype = computed(leaf.target.tensor.dtype)
         return Tile([self.builder.allocate("sum", sets * width, dtype) for _ in range(rows)], width, sets)
 
     def _places(self, nest: Nest, region: Region, tile: Tile, number: int = 0) -> Iterator[Place]:
@@ -133,7 +134,7 @@ class Products:
 
     def _term(self, leaf: Product, point: Region) -> PrimExpr:
         """``left · right`` in the target's type."""
-        dtype = leaf.target.tensor.dtype
+        dtype = computed(leaf.target.tensor.dtype)
         sides = (self.translator.value(side, point) for side in (leaf.left, leaf.right))
         left, right = level(*(side.astype(typed(dtype, side)) for side in sides))
         return left * right
@@ -187,4 +188,4 @@ class Products:
 def _zero(leaf: Product) -> PrimExpr:
     from tvm.tirx import const
 
-    return const(0, leaf.target.tensor.dtype)
+    return const(0, computed(leaf.target.tensor.dtype))
