@@ -6,6 +6,8 @@ where. Text is deterministic: fields in declaration order, mappings sorted.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import hashlib
 import json
@@ -32,7 +34,7 @@ class RecordError(ValueError):
 
 
 def encode(value: object) -> Any:
-    """JSON-ready data of a value made of dataclasses, tuples, mappings and scalars.
+    """JSON-ready data of a value made of dataclasses, tuples, mappings, scalars and bytes (as base 64).
 
     Raises:
         TypeError: the value holds something JSON cannot carry, a NaN or an infinity included.
@@ -47,6 +49,8 @@ def encode(value: object) -> Any:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
     raise TypeError(f"not a record value: {value!r}")
 
 
@@ -77,7 +81,7 @@ def decode(kind: type[T], data: object, where: str = "") -> T:
     """Build ``kind`` from JSON-ready data.
 
     Args:
-        kind: a dataclass, ``str``, ``int``, ``float``, ``bool``, ``X | None``, ``Literal``, ``tuple[X, ...]`` or
+        kind: a dataclass, ``str``, ``bytes``, ``int``, ``float``, ``bool``, ``X | None``, ``Literal``, ``tuple[X, ...]`` or
             ``Mapping[str, X]`` of these.
         where: the place of ``data``, for messages.
 
@@ -105,7 +109,16 @@ def _decode(kind: Any, data: object, where: str) -> Any:
         return {key: _decode(arguments[1], item, f"{where}.{key}") for key, item in items.items()}
     if kind is float and type(data) is int:
         return float(data)
+    if kind is bytes:
+        return _decode_bytes(_expect(str, data, where), where)
     return _expect(kind, data, where)
+
+
+def _decode_bytes(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise RecordError(f"{where or 'top level'}: not base 64: {error}") from error
 
 
 def _decode_dataclass(kind: Any, data: object, where: str) -> Any:

@@ -58,7 +58,14 @@ def test_what_does_not_fit_is_refused_with_its_place(data: object, message: str)
         decode(Outer, data)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), b"bytes", {1, 2}])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
 def test_what_json_cannot_carry_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         encode({"x": value})
+
+
+def test_bytes_travel_as_base_64() -> None:
+    assert encode(b"\x00\xff") == "AP8="
+    assert decode(bytes, "AP8=") == b"\x00\xff"
+    with pytest.raises(RecordError, match="cubin: not base 64"):
+        decode(bytes, "#", "cubin")
