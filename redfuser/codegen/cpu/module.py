@@ -15,7 +15,8 @@ import tvm
 from tvm import relax
 from tvm.support import cc
 
-from redfuser.codegen.cpu.remainder import schedule_remainder
+from redfuser.codegen.cpu.remainder import Remainder
+from redfuser.codegen.cpu.remainder.function import FAILURES
 from redfuser.codegen.cpu.rewire import Replacement, rewire
 from redfuser.errors import MissingToolError
 from redfuser.targets import CpuTarget
@@ -33,8 +34,8 @@ class Assembly:
     Args:
         module: Relax ``main`` and every kernel, scheduled: what was compiled.
         executable: TVM's; holds machine code and constants.
-        schedules: kernel name -> how it is computed: ``fused``, or a name of
-            :mod:`redfuser.codegen.cpu.remainder`.
+        schedules: kernel name -> how it is computed: ``fused`` for a replacement, otherwise see
+            :class:`redfuser.codegen.cpu.remainder.function.Scheduled`.
         calls: kernel name -> how often ``main`` calls it.
     """
 
@@ -74,15 +75,22 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
     Raises:
         ValueError: a replacement depends on itself.
     """
-    module = rewire(module, replacements)
-    module = _fuse(module)
-    module, schedules = schedule_remainder(module, target)
-    fused = {each.name for each in replacements}
-    schedules = {name: "fused" if name in fused else kind for name, kind in schedules.items()}
+    remainder = Remainder(_fuse(rewire(module, replacements)), target)
     llvm = tvm.target.Target(target.llvm())
+    module = remainder.schedule()
+    try:
+        executable = _build(module, llvm)
+    except FAILURES:
+        if not remainder.withdraw(llvm):
+            raise
+        module = remainder.schedule()
+        executable = _build(module, llvm)
+    return Assembly(module, executable, remainder.kinds, _count_calls(module))
+
+
+def _build(module: tvm.IRModule, llvm: tvm.target.Target) -> Any:
     with tvm.transform.PassContext(opt_level=3):
-        executable = relax.build(module, target=llvm, relax_pipeline=_to_machine())
-    return Assembly(module, executable, schedules, _count_calls(module))
+        return relax.build(module, target=llvm, relax_pipeline=_to_machine())
 
 
 def _fuse(module: tvm.IRModule) -> tvm.IRModule:

@@ -22,6 +22,20 @@ def legalised(params: Sequence[relax.Var], body: Callable[[], relax.Expr]) -> tv
     return tvm.transform.Sequential(passes)(builder.get())
 
 
+def called(params: Sequence[relax.Var], functions: Sequence[tvm.tirx.PrimFunc]) -> tvm.IRModule:
+    """``main`` that calls functions one after another, each on the result of the one before."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(params)):
+        with builder.dataflow():
+            inputs = list(params)
+            for number, function in enumerate(functions):
+                variable = builder.add_func(function, f"function_{number}")
+                inputs = [builder.emit(relax.call_tir(variable, inputs, params[0].struct_info))]
+            result = builder.emit_output(inputs[0])
+        builder.emit_func_output(result)
+    return builder.get()
+
+
 def run(assembly: Assembly, *inputs: np.ndarray) -> np.ndarray:
     """Call ``main`` once."""
     machine = relax.VirtualMachine(assembly.executable, tvm.cpu())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from tvm.script import tirx as T
 from redfuser.codegen.cpu.module import Replacement, assemble
 from redfuser.codegen.cpu.rewire import rewire
 from redfuser.targets import CpuTarget, load_target
-from tests.codegen.cpu.build import legalised, run
+from tests.codegen.cpu.build import called, legalised, run
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +105,39 @@ def test_a_replacement_that_depends_on_itself_is_refused() -> None:
         rewire(module, [replacement])
 
 
-def test_equal_kernels_are_compiled_once(target: CpuTarget) -> None:
+def test_functions_that_are_equal_but_for_names_are_compiled_once(target: CpuTarget) -> None:
+    @T.prim_func(private=True, s_tir=True)
+    def twice(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")) -> None:
+        T.func_attr({"tirx.noalias": True, "op_pattern": 8})
+        for i, j in T.grid(4, 8):
+            with T.sblock("twice"):
+                r, c = T.axis.remap("SS", [i, j])
+                y[r, c] = x[r, c] * T.float32(2)
+
+    @T.prim_func(private=True, s_tir=True)
+    def doubled(other: T.Buffer((4, 8), "float32"), result: T.Buffer((4, 8), "float32")) -> None:
+        T.func_attr({"tirx.noalias": True, "op_pattern": 8})
+        for a, b in T.grid(4, 8):
+            with T.sblock("doubled"):
+                r, c = T.axis.remap("SS", [a, b])
+                result[r, c] = other[r, c] * T.float32(2)
+
     x = relax.Var("x", R.Tensor((4, 8), "float32"))
-    module = legalised([x], lambda: relax.op.exp(relax.op.add(relax.op.exp(x), relax.op.exp(x))))
+    module = called([x], [twice, doubled])
     assembly = assemble(module, [], target)
-    assert sum(assembly.calls.values()) >= len(assembly.schedules)
-    assert set(assembly.calls) == set(assembly.schedules)
+    assert list(assembly.calls.values()) == [2]
+    value = np.ones((4, 8), dtype="float32")
+    np.testing.assert_array_equal(run(assembly, value), value * 4)
+
+
+def test_a_function_that_does_not_compile_keeps_its_form(target: CpuTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redfuser.codegen.cpu.remainder.function.NOT_VECTORISED", frozenset())
+    x = relax.Var("x", R.Tensor((64,), "bfloat16"))
+    module = legalised([x], lambda: relax.op.exp(relax.op.astype(x, "float32")))
+    assembly = assemble(module, [], target)
+    assert assembly.statistics() == {"default": 1}
+    value = np.linspace(-1, 1, 64).astype(ml_dtypes.bfloat16)
+    np.testing.assert_allclose(run(assembly, value), np.exp(value.astype("float32")), rtol=1e-5)
 
 
 def test_equal_modules_give_equal_bytes(target: CpuTarget, tmp_path: Path) -> None:

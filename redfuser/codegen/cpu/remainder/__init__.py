@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from redfuser.codegen.cpu.remainder.scheduling import schedule_remainder
+from redfuser.codegen.cpu.remainder.scheduling import Remainder
 
-__all__ = ["schedule_remainder"]
+__all__ = ["Remainder"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from redfuser.cascade.graph import Definition
-from redfuser.expr import Axis, Expr, Load, Tensor, loads, substitute, walk
+from redfuser.codegen.cpu.remainder.pieces import pieces
+from redfuser.expr import Axis, Expr, Load, Tensor, index, loads, op, substitute, walk
 from redfuser.indexing import linear
 
 #: An intermediate of one row with more elements than this goes through memory.
@@ -22,11 +23,13 @@ class Group:
         rows: axes that every definition has and none folds: what is computed for different rows is independent.
         definitions: in order. Where one reads another's result, it reads it at its own axes.
         stored: results that are kept in memory.
+        origin: first element computed of a single definition's tensor; empty where it is the tensor's first.
     """
 
     rows: tuple[Axis, ...]
     definitions: tuple[Definition, ...]
     stored: frozenset[Tensor]
+    origin: tuple[int, ...] = ()
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -34,23 +37,33 @@ class Group:
         others = (a for d in self.definitions for a in (*d.axes, *d.reduced))
         return tuple(dict.fromkeys((*self.rows, *others)))
 
+    def place(self, definition: Definition) -> tuple[Expr, ...]:
+        """Where an element of a definition lies in its tensor."""
+        if not self.origin:
+            return definition.axes
+        return tuple(op("add", axis, index(first)) for axis, first in zip(definition.axes, self.origin, strict=True))
+
     def __str__(self) -> str:
         rows = ", ".join(f"{a.name}<{a.extent}" for a in self.rows)
         return "\n".join([f"for {rows}:", *(f"  {definition}" for definition in self.definitions)])
 
 
 def make_groups(definitions: Sequence[Definition], outputs: frozenset[Tensor]) -> tuple[Group, ...]:
-    """One group of all definitions where that is possible, otherwise one for each.
+    """One group of all definitions where that is possible, otherwise one for each or for each piece of it.
 
     Args:
         outputs: results wanted in memory whatever happens.
     """
     together = _unified(definitions)
-    if together is not None:
+    if together is not None and len(together) > 1:
         group = Group(_rows(together), together, outputs)
         if group.rows and all(_row_size(d, group) <= MOST_ELEMENTS for d in together if d.tensor not in outputs):
             return (group,)
-    return tuple(Group(d.axes, (d,), frozenset({d.tensor})) for d in definitions)
+    return tuple(
+        Group(part.axes, (part,), frozenset({part.tensor}), origin)
+        for definition in definitions
+        for part, origin in pieces(definition)
+    )
 
 
 def _row_size(definition: Definition, group: Group) -> int:

@@ -34,7 +34,7 @@ class Plan:
     def workspaces(self) -> tuple[Tensor, ...]:
         """Tensors that live in memory only between steps."""
         stored = [d.tensor for group in self.groups for d in group.definitions if d.tensor in group.stored]
-        return tuple(tensor for tensor in stored if tensor not in self.parameters)
+        return tuple(tensor for tensor in dict.fromkeys(stored) if tensor not in self.parameters)
 
     @property
     def kind(self) -> str:

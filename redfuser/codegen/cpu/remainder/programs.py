@@ -27,7 +27,7 @@ def make_phase(group: Group) -> Phase:
 
 class _PhaseBuilder:
     def __init__(self, group: Group) -> None:
-        exprs = [expr for d in group.definitions for expr in (flatten(d.body), address(d.tensor, d.axes))]
+        exprs = [expr for d in group.definitions for expr in (flatten(d.body), address(d.tensor, group.place(d)))]
         self.group = group
         self.normal = normalise(group.axes, exprs)
         self.values, self.addresses = self.normal.exprs[::2], self.normal.exprs[1::2]

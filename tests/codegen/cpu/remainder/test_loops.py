@@ -18,11 +18,12 @@ from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.flat import address, flat, flatten, normalise
 from redfuser.codegen.cpu.remainder.groups import make_groups
 from redfuser.codegen.cpu.remainder.inlining import inline
+from redfuser.codegen.cpu.remainder.pieces import pieces
 from redfuser.codegen.cpu.remainder.programs import BLOCK, make_phase
 from redfuser.expr import Axis, Expr, Tensor, axis, index, load, number, op
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile.ir import Reduce, Store
-from tests.codegen.cpu.build import legalised, run
+from tests.codegen.cpu.build import called, legalised, run
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,33 @@ def test_a_coordinate_used_as_a_value_is_not_merged() -> None:
     x = Tensor("x", (3, 4), "float32")
     triangle = op("select", op("le", i[1], i[0]), load(x, *i), number(0, "float32"))
     assert len(normalise(i, (flatten(triangle), address(x, i))).axes) == 2
+
+
+# ------------------------------------------------------------------------------------------------ pieces
+
+
+def padded(low: int, high: int) -> Definition:
+    """``y[i] = x[i - low]`` inside, 0 outside."""
+    (i,) = axes(low + 10 + high)
+    x = load(Tensor("x", (10,), "float32"), op("sub", i, index(low)))
+    inside = op("and", op("le", index(low), i), op("lt", i, index(low + 10)))
+    body = op("select", inside, x, number(0, "float32"))
+    return Definition(Tensor("y", (i.extent,), "float32"), (i,), (), "", body, "")
+
+
+def test_padding_is_cut_at_its_edges() -> None:
+    parts = pieces(padded(3, 2))
+    assert [(part.axes[0].extent, origin) for part, origin in parts] == [(3, (0,)), (10, (3,)), (2, (13,))]
+    assert [str(part.body) for part, _ in parts] == ["0", "x[i0]", "0"]
+
+
+def test_what_has_no_edges_stays_whole() -> None:
+    i, j = axes(4, 4)
+    x = Tensor("x", (4, 4), "float32")
+    triangle = op("select", op("le", j, i), load(x, i, j), number(0, "float32"))
+    definition = Definition(Tensor("y", (4, 4), "float32"), (i, j), (), "", triangle, "")
+    assert pieces(definition) == [(definition, ())]
+    assert len(pieces(padded(0, 0))) == 1
 
 
 # ------------------------------------------------------------------------------------------------ planning
@@ -166,6 +194,7 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relax.Var], relax.Expr], Calla
         lambda x: np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True),
     ),
     "concat": ((6, 10), lambda x: relax.op.concat([x, relax.op.negative(x)], 1), lambda x: np.concatenate([x, -x], 1)),
+    "pad": ((6, 20), lambda x: NN.pad(x, [1, 0, 2, 3]), lambda x: np.pad(x, ((1, 0), (2, 3)))),
     "strided slice": (
         (6, 64),
         lambda x: relax.op.strided_slice(x, [1], [0], [64], [2]),
@@ -210,13 +239,7 @@ def test_what_cannot_be_read_keeps_its_form(target: CpuTarget) -> None:
     from redfuser.frontend.kernels import cumulative_sum
 
     x = relax.Var("x", R.Tensor((2, 5, 3), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            variable = builder.add_func(cumulative_sum((2, 5, 3), "float32", False, False), "cumulative_sum")
-            out = builder.emit_output(relax.call_tir(variable, [x], R.Tensor((2, 5, 3), "float32")))
-        builder.emit_func_output(out)
-    assembly = assemble(builder.get(), [], target)
+    assembly = assemble(called([x], [cumulative_sum((2, 5, 3), "float32", False, False)]), [], target)
     assert assembly.statistics() == {"default": 1}
     value = np.random.default_rng(3).standard_normal((2, 5, 3), dtype="float32")
     np.testing.assert_allclose(run(assembly, value), value.cumsum(1), rtol=1e-5)

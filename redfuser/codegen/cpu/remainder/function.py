@@ -1,0 +1,113 @@
+"""Schedules one PrimFunc. Imports TVM: import it lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+from redfuser.cascade.tir import NotExtractable, extract_primfunc
+from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.remainder.flat import flat
+from redfuser.codegen.cpu.remainder.gemm import write_product
+from redfuser.codegen.cpu.remainder.groups import make_groups
+from redfuser.codegen.cpu.remainder.kernel import Kernel
+from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
+from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
+from redfuser.codegen.cpu.remainder.programs import make_phase
+from redfuser.codegen.cpu.remainder.tiling import choose_tiling
+from redfuser.expr import loads, walk
+from redfuser.targets import CpuTarget
+
+#: TVM has no vectors of these types in memory.
+NOT_VECTORISED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
+
+#: What our code and TVM's raise about a function they can't handle: it stays as it is, compilation goes on.
+FAILURES = (RuntimeError, TypeError, ValueError, AssertionError)
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A PrimFunc after scheduling.
+
+    Args:
+        function: to be called instead.
+        kind: ``product``, ``reduction``, ``elementwise``, ``fused`` for a kernel that was finished before, or
+            ``default`` for one loop nest a block, as lowered.
+        factor: which argument is to be packed before it is passed, if any.
+        packing: how.
+    """
+
+    function: tvm.tirx.PrimFunc
+    kind: str
+    factor: int | None = None
+    packing: Packing | None = None
+
+    def pack(self, contents: np.ndarray) -> np.ndarray:
+        """The packed form of the argument that is passed packed."""
+        assert self.packing is not None
+        (node,) = loads(self.packing.value)
+        return self.packing.pack({node.tensor: contents.reshape(-1)})
+
+
+def schedule_function(function: tvm.tirx.PrimFunc, known: Sequence[bool], target: CpuTarget) -> Scheduled:
+    """Schedule a function of a legalised and fused module.
+
+    Args:
+        known: for each input, whether its contents are known now.
+    """
+    if function.attrs.get("tirx.is_scheduled", False):
+        return Scheduled(function, "fused")
+    try:
+        plan = _plan(function, known)
+        return _write(plan, known, target) if plan is not None else Scheduled(function, "default")
+    except FAILURES:
+        return Scheduled(function, "default")
+
+
+def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool]) -> Plan | None:
+    """What the function computes; None for what can't be read or has no code."""
+    try:
+        fragment = extract_primfunc(function)
+    except NotExtractable:
+        return None
+    types = {node.dtype for definition in fragment.definitions for node in walk(definition.body)}
+    if types & NOT_VECTORISED or any(tensor.size == 0 for tensor in fragment.parameters):
+        return None
+    return make_plan(fragment, [t for t, is_known in zip(fragment.parameters, known, strict=False) if is_known])
+
+
+def _write(plan: Plan, known: Sequence[bool], target: CpuTarget) -> Scheduled:
+    parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
+    product, factor, packing = plan.product, None, None
+    if product is not None:
+        tiling = choose_tiling(product, target)
+        packing = plan_packing(product, tiling, "packed")
+        constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
+        if is_constant(product, constants) and len(loads(product.right)) == 1:
+            factor = [flat(tensor) for tensor in parameters].index(loads(product.right)[0].tensor)
+            parameters[factor] = packing.tensor
+        elif repays(product, packing):
+            filled = packing.definition()
+            groups += make_groups([filled], frozenset({filled.tensor}))
+            workspaces.append(packing.tensor)
+        else:
+            packing = None
+    kernel = Kernel(Machine.of(target), parameters, workspaces)
+    for group in groups:
+        kernel.write_phase(make_phase(group))
+    if product is not None:
+        write_product(kernel, product, tiling, packing)
+    return Scheduled(kernel.finish(), plan.kind, factor, packing if factor is not None else None)
+
+
+def builds(function: tvm.tirx.PrimFunc, llvm: Any) -> bool:
+    """Whether TVM can compile a function."""
+    try:
+        tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target=llvm)
+    except FAILURES:
+        return False
+    return True
