@@ -81,8 +81,8 @@ def decode(kind: type[T], data: object, where: str = "") -> T:
     """Build ``kind`` from JSON-ready data.
 
     Args:
-        kind: a dataclass, ``str``, ``bytes``, ``int``, ``float``, ``bool``, ``X | None``, ``Literal``, ``tuple[X, ...]`` or
-            ``Mapping[str, X]`` of these.
+        kind: a dataclass, ``str``, ``bytes``, ``int``, ``float``, ``bool``, ``X | None``, ``Literal``,
+            ``tuple[X, ...]`` or ``Mapping[str, X]`` of these.
         where: the place of ``data``, for messages.
 
     Raises:
