@@ -133,4 +133,3 @@ def _inside(position: Expr, extent: int) -> bool:
     """Whether an index can't leave its dimension, whatever the point of the program's axes."""
     low, high = linear(position).bounds()
     return low >= 0 and high < extent
-
