@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redfuser.artifact.contents import CompiledModule
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.detect import Detection, detect
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.model import Cascade
-from redfuser.errors import FusionGateError, UnsupportedTargetError
+from redfuser.codegen.backend import Assembly, Placement, backend_for
+from redfuser.errors import FusionGateError
 from redfuser.frontend import LoweredModel, OnnxModel, load_model, lower
 from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.records import to_text
 from redfuser.report.collect import describe_cascade, describe_rejected, describe_target
 from redfuser.report.value import FusionReport, ModelInfo
-from redfuser.targets import CpuTarget
-
-if TYPE_CHECKING:
-    from redfuser.codegen.cpu.module import Assembly
 
 
 @dataclass(frozen=True)
@@ -59,17 +56,14 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
     Raises:
         RedFuserError: one of its subclasses.
     """
-    if not isinstance(options.target, CpuTarget):
-        raise UnsupportedTargetError(
-            f"no code generator for {options.target.name} in this version",
-            "compile for a CPU target; redfuser targets lists them",
-        )
+    backend = backend_for(options.target)
+    backend.require_tools()
     analysis = analyze(model, options, progress)
     outcomes = _fuse_all(analysis, options, progress)
     if options.strict:
         _require_all(analysis, outcomes)
     progress.stage("generate the module")
-    assembly = _assemble(analysis, outcomes, options.target)
+    assembly = backend.assemble(analysis.lowered.module, _placements(analysis, outcomes))
     report = _report(analysis, outcomes, options)
     kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     return CompiledModule(
@@ -129,18 +123,16 @@ def _require_all(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> Non
         raise FusionGateError(f"not fused: {rejected}", "compile without --strict to go on unfused")
 
 
-def _assemble(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], target: CpuTarget) -> Assembly:
-    from redfuser.codegen.cpu.module import Replacement, assemble
-
-    replacements = []
+def _placements(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> list[Placement]:
+    placements = []
     for cascade in analysis.detection.cascades:
         canonical = analysis.canonical[cascade.name]
         kernel = outcomes[canonical.cascade].kernel
         if kernel is not None:
             inputs = tuple(analysis.values[name] for name in canonical.inputs)
             outputs = tuple(analysis.values[name] for name in canonical.outputs)
-            replacements.append(Replacement(kernel.function, kernel.program.name, inputs, outputs))
-    return assemble(analysis.lowered.module, replacements, target)
+            placements.append(Placement(kernel, inputs, outputs))
+    return placements
 
 
 def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: CompileOptions) -> FusionReport:
@@ -189,7 +181,7 @@ def _dump(
         "cascades": analysis.detection,
         "derivations": _Listing([o.derivation for o in outcomes.values() if o.derivation is not None]),
         "tile-programs": _Listing([kernel.program for kernel in kernels]),
-        "kernels": _Listing([kernel.function.script() for kernel in kernels]),
+        "kernels": _Listing(kernels),
         "module": assembly,
         "report": report,
     }

@@ -7,48 +7,14 @@ why this file alone catches every exception.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.artifact.contents import KernelFiles
 from redfuser.cascade.model import Cascade
+from redfuser.codegen.backend import Kernel, backend_for
 from redfuser.options import CompileOptions
 from redfuser.reason import Reason
-from redfuser.records import to_text
-from redfuser.report.value import NumericError, Time, Traffic
-from redfuser.targets import CpuTarget, Target
-from redfuser.tile.ir import Schedule, TileProgram
-
-if TYPE_CHECKING:
-    from tvm.tirx import PrimFunc
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A cascade that became one kernel.
-
-    Args:
-        program: the tile program, after scheduling.
-        function: the kernel as TIR; parameters are the cascade's inputs, then its outputs.
-        resources: what the machine code uses, by name.
-        error: against float64 on the check inputs; None where the target can't run on this machine.
-    """
-
-    program: TileProgram
-    function: PrimFunc
-    resources: dict[str, int]
-    error: NumericError | None
-
-    def files(self) -> KernelFiles:
-        """What people may read of it, under ``kernels/NAME/``."""
-        return KernelFiles(
-            self.program.name,
-            {
-                "tile.txt": f"{self.program}\n",
-                "kernel.tir": f"{self.function.script()}\n",
-                "resources.json": to_text(self.resources),
-            },
-        )
+from redfuser.report.value import Time, Traffic
+from redfuser.tile.ir import Schedule
 
 
 @dataclass(frozen=True)
@@ -83,19 +49,10 @@ def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
     try:
         precise = with_precision(cascade)
         derivation = derive(precise, options.numerics)
-        schedule = _choose(precise, derivation, options.target)
+        schedule = backend_for(options.target).schedule(precise, derivation)
     except Exception as failure:
         return Outcome(moved, derivation, reason=_reason(failure))
     return Outcome(moved, derivation, schedule, Time(modelled_us(moved, options.target), "modelled"))
-
-
-def _choose(cascade: Cascade, derivation: Derivation, target: Target) -> Schedule:
-    """The untuned schedule; for a GPU, which has no code generator yet, the strategy alone."""
-    from redfuser.tile import default_schedule
-
-    if isinstance(target, CpuTarget):
-        return default_schedule(cascade, derivation, target).schedule
-    return Schedule("single-segment" if derivation.incremental else "resident")
 
 
 def with_precision(cascade: Cascade) -> Cascade:
@@ -112,11 +69,11 @@ def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
     Args:
         name: of the kernel, unique in the module.
     """
-    outcome, target = plan(cascade, options), options.target
-    if outcome.derivation is None or outcome.schedule is None or not isinstance(target, CpuTarget):
+    outcome = plan(cascade, options)
+    if outcome.derivation is None or outcome.schedule is None:
         return outcome
     try:
-        kernel = _generate(cascade, name, outcome.derivation, outcome.schedule, target, options.seed)
+        kernel = _generate(cascade, name, outcome.derivation, outcome.schedule, options)
     except Exception as failure:
         return replace(outcome, schedule=None, time=None, reason=_reason(failure))
     if kernel.error is not None and not kernel.error.passed:
@@ -126,16 +83,13 @@ def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
 
 
 def _generate(
-    cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, target: CpuTarget, seed: int
+    cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, options: CompileOptions
 ) -> Kernel:
-    from redfuser.codegen.cpu import check_kernel, generate, resources
     from redfuser.tile import build, verify
 
     program = build(with_precision(cascade), derivation, schedule, name)
     verify(program)
-    function = generate(program, target)
-    used = resources(function, target)
-    return Kernel(program, function, used, check_kernel(program, function, target, seed))
+    return backend_for(options.target).generate(program, options.seed)
 
 
 def _reason(failure: Exception) -> Reason:

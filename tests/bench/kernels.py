@@ -149,9 +149,7 @@ def fused_kernel(proto: Any) -> tuple[Run, Feeds]:
     names = next(iter(analysis.canonical.values())).inputs
     arguments = [tvm.runtime.tensor(_content(analysis.values[n], by_name, n)) for n in names]
     results = [tvm.runtime.tensor(np.zeros(o.tensor.shape, o.tensor.dtype)) for o in cascade.outputs]
-    library = tvm.compile(
-        tvm.IRModule({name: outcome.kernel.function}), target=tvm.target.Target(options.target.llvm())
-    )
+    library = tvm.compile(tvm.IRModule({name: outcome.kernel.code}), target=tvm.target.Target(options.target.llvm()))
     function = library[name]
     feeds = {spec.name: by_name[f"input_{k}"] for k, spec in enumerate(analysis.lowered.inputs)}
     return (lambda: function(*arguments, *results)), feeds

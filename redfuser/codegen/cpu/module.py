@@ -17,7 +17,7 @@ from tvm.support import cc
 
 from redfuser.codegen.cpu.remainder import Remainder
 from redfuser.codegen.cpu.remainder.function import FAILURES
-from redfuser.codegen.cpu.rewire import Replacement, rewire
+from redfuser.codegen.rewire import Replacement, rewire
 from redfuser.errors import MissingToolError
 from redfuser.targets import CpuTarget
 
@@ -69,7 +69,7 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
 
     Args:
         module: of a :class:`redfuser.frontend.LoweredModel`.
-        replacements: kernels that take the place of bindings; see :func:`redfuser.codegen.cpu.rewire.rewire`.
+        replacements: kernels that take the place of bindings; see :func:`redfuser.codegen.rewire.rewire`.
         target: the processor to compile for.
 
     Raises:

@@ -16,7 +16,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from redfuser.codegen.cpu.module import Replacement, assemble
-from redfuser.codegen.cpu.rewire import rewire
+from redfuser.codegen.rewire import rewire
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import called, legalised, run
 

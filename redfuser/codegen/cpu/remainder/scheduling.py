@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import relax
 
 from redfuser.codegen.cpu.remainder.function import Scheduled, builds, schedule_function
-from redfuser.codegen.cpu.rewire import with_bindings
+from redfuser.codegen.rewire import with_bindings
 from redfuser.targets import CpuTarget
 
 

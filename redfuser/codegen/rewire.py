@@ -18,13 +18,14 @@ class Replacement:
     """A kernel and the place in ``main`` it takes.
 
     Args:
-        kernel: a scheduled PrimFunc; parameters are the inputs, then the outputs.
+        kernel: a scheduled PrimFunc; parameters are the inputs, then the outputs. None where the symbol is machine
+            code that is linked into the module.
         name: its global symbol; replacements of one name share one kernel.
         inputs: variables and constants of ``main``.
         outputs: variables bound in ``main`` that the kernel defines from now on.
     """
 
-    kernel: tvm.tirx.PrimFunc
+    kernel: tvm.tirx.PrimFunc | None
     name: str
     inputs: tuple[relax.Expr, ...]
     outputs: tuple[relax.Var, ...]
@@ -50,7 +51,7 @@ def rewire(module: tvm.IRModule, replacements: Sequence[Replacement]) -> tvm.IRM
     builder = relax.BlockBuilder(module)
     kernels: dict[str, tvm.ir.GlobalVar] = {}
     for each in replacements:
-        if each.name not in kernels:
+        if each.kernel is not None and each.name not in kernels:
             kernels[each.name] = builder.add_func(_rooted(each.kernel).with_attrs(OPAQUE), each.name)
     module = builder.get()
     main = module["main"]
@@ -96,16 +97,20 @@ def _groups(
             groups.append([binding])
         elif id(each) not in placed:
             placed.add(id(each))
-            groups.append(_call(each, kernels[each.name]))
+            groups.append(_call(each, kernels.get(each.name)))
     return groups
 
 
-def _call(each: Replacement, kernel: tvm.ir.GlobalVar) -> list[relax.Binding]:
+def _call(each: Replacement, kernel: tvm.ir.GlobalVar | None) -> list[relax.Binding]:
     infos = [var.struct_info for var in each.outputs]
+    inputs, wanted = list(each.inputs), infos if len(infos) > 1 else infos[0]
+    value = (
+        relax.call_dps_packed(each.name, inputs, wanted) if kernel is None else relax.call_tir(kernel, inputs, wanted)
+    )
     if len(infos) == 1:
-        return [relax.VarBinding(each.outputs[0], relax.call_tir(kernel, list(each.inputs), infos[0]))]
+        return [relax.VarBinding(each.outputs[0], value)]
     results = relax.DataflowVar(f"{each.name}_results", relax.TupleStructInfo(infos))
-    call = relax.VarBinding(results, relax.call_tir(kernel, list(each.inputs), infos))
+    call = relax.VarBinding(results, value)
     items = [relax.VarBinding(var, relax.TupleGetItem(results, place)) for place, var in enumerate(each.outputs)]
     return [call, *items]
 

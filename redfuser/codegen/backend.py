@@ -1,0 +1,105 @@
+"""What the compile asks of a back end: the one place that tells CPUs from GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from redfuser.algebra.derivation import Derivation
+from redfuser.artifact.contents import KernelFiles
+from redfuser.cascade.model import Cascade
+from redfuser.records import to_text
+from redfuser.report.value import NumericError
+from redfuser.targets import CpuTarget, Target
+from redfuser.tile.ir import Schedule, TileProgram
+
+if TYPE_CHECKING:
+    from tvm import IRModule
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A tile program as code for a target.
+
+    Args:
+        program: the tile program, after scheduling.
+        code: the back end's own form, which only it reads.
+        texts: the same for people: file name -> text.
+        resources: what the machine code uses, by name.
+        error: against float64 on the check inputs; None where the target can't run on this machine.
+    """
+
+    program: TileProgram
+    code: Any
+    texts: Mapping[str, str]
+    resources: Mapping[str, int]
+    error: NumericError | None = None
+
+    def files(self) -> KernelFiles:
+        """What people may read of it, under ``kernels/NAME/``."""
+        texts = {"tile.txt": f"{self.program}\n", **self.texts, "resources.json": to_text(dict(self.resources))}
+        return KernelFiles(self.program.name, texts)
+
+    def __str__(self) -> str:
+        return "\n".join(text.rstrip("\n") for text in self.texts.values())
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A kernel and the place in the model it takes: Relax expressions it reads, variables it defines."""
+
+    kernel: Kernel
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+
+class Assembly(Protocol):
+    """A whole model as machine code."""
+
+    def write(self, path: Path) -> None:
+        """Write the shared library.
+
+        Raises:
+            MissingToolError: there is no linker.
+        """
+
+
+class Backend(Protocol):
+    """Code generation for one target."""
+
+    def require_tools(self) -> None:
+        """Refuse before any work is done.
+
+        Raises:
+            MissingToolError: this machine lacks what code is generated with.
+        """
+
+    def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
+        """How to compute a cascade, untuned."""
+
+    def generate(self, program: TileProgram, seed: int) -> Kernel:
+        """Code of one kernel, checked as far as this machine can. Raises whatever says why there is none.
+
+        Args:
+            seed: of the inputs it is checked on.
+        """
+
+    def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
+        """The whole model: kernels in their places, the rest compiled.
+
+        Args:
+            module: of a :class:`redfuser.frontend.LoweredModel`.
+        """
+
+
+def backend_for(target: Target) -> Backend:
+    """The back end of a target."""
+    if isinstance(target, CpuTarget):
+        from redfuser.codegen.cpu.backend import CpuBackend
+
+        return CpuBackend(target)
+    from redfuser.codegen.gpu.backend import GpuBackend
+
+    return GpuBackend(target)

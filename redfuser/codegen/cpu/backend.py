@@ -1,0 +1,48 @@
+"""The CPU back end: tile programs through TIR and LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redfuser.algebra.derivation import Derivation
+from redfuser.cascade.model import Cascade
+from redfuser.codegen.backend import Assembly, Kernel, Placement
+from redfuser.targets import CpuTarget
+from redfuser.tile.ir import Schedule, TileProgram
+
+if TYPE_CHECKING:
+    from tvm import IRModule
+
+
+@dataclass(frozen=True)
+class CpuBackend:
+    """Implements :class:`redfuser.codegen.backend.Backend`; a kernel's code is its PrimFunc."""
+
+    target: CpuTarget
+
+    def require_tools(self) -> None:
+        """LLVM comes with TVM, and a linker is needed only where something is written."""
+
+    def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
+        """By the rules of :mod:`redfuser.tile.schedule`."""
+        from redfuser.tile import default_schedule
+
+        return default_schedule(cascade, derivation, self.target).schedule
+
+    def generate(self, program: TileProgram, seed: int) -> Kernel:
+        """TIR; run here against the interpreter, if this processor can."""
+        from redfuser.codegen.cpu import check_kernel, generate, resources
+
+        function = generate(program, self.target)
+        used = resources(function, self.target)
+        error = check_kernel(program, function, self.target, seed)
+        return Kernel(program, function, {"kernel.tir": f"{function.script()}\n"}, used, error)
+
+    def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
+        """One library of LLVM machine code."""
+        from redfuser.codegen.cpu.module import Replacement, assemble
+
+        replacements = [Replacement(p.kernel.code, p.kernel.program.name, p.inputs, p.outputs) for p in placements]
+        return assemble(module, replacements, self.target)
