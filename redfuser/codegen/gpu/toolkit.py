@@ -1,0 +1,88 @@
+"""The CUDA compiler: where it is, and CUDA text to machine code. No TVM, no GPU, no driver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from redfuser.errors import MissingToolError
+
+#: The one command that mends a missing compiler.
+MEND = "pip install 'redfuser[gpu]'"
+
+SOURCE, OBJECT = "kernels.cu", "kernels.cubin"
+
+
+class CudaError(Exception):
+    """nvcc refused a source; the message is its first complaint."""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code for one architecture, and what the assembler said about registers and spills."""
+
+    code: bytes
+    log: str
+
+
+def find_nvcc() -> Path:
+    """The compiler of the ``gpu`` extra's wheels, else the one on the search path.
+
+    Raises:
+        MissingToolError: there is none, or no host compiler, which it needs as its preprocessor.
+    """
+    found = _in_wheels() or _on_path("nvcc")
+    if found is None:
+        raise MissingToolError("no nvcc was found to compile GPU kernels with", MEND)
+    if _on_path("gcc") is None:
+        raise MissingToolError("nvcc needs gcc, which was not found", "install gcc (for example apt-get install g++)")
+    return found
+
+
+def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
+    """Compile CUDA text.
+
+    Every source is compiled under one name in a folder of its own, so that no path enters the machine code.
+
+    Args:
+        source: CUDA C++.
+        arch: such as ``sm_90a``.
+        options: further options of nvcc.
+
+    Raises:
+        MissingToolError: see :func:`find_nvcc`.
+        CudaError: the source doesn't compile.
+    """
+    nvcc = find_nvcc()
+    with tempfile.TemporaryDirectory(prefix="redfuser-cuda-") as folder:
+        (Path(folder) / SOURCE).write_text(source, encoding="utf-8")
+        command = [str(nvcc), "-cubin", "-w", "-Xptxas", "-v", f"-arch={arch}", *options, "-o", OBJECT, SOURCE]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        log = done.stdout + done.stderr
+        if done.returncode:
+            raise CudaError(_complaint(log) or f"nvcc ended with exit code {done.returncode}")
+        return Cubin((Path(folder) / OBJECT).read_bytes(), log)
+
+
+def _in_wheels() -> Path | None:
+    """``nvidia`` is a namespace: its parts may lie in several folders."""
+    spec = find_spec("nvidia")
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    candidates = (Path(folder) / "cu13" / "bin" / "nvcc" for folder in folders)
+    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+
+
+def _on_path(tool: str) -> Path | None:
+    found = shutil.which(tool)
+    return Path(found) if found else None
+
+
+def _complaint(log: str) -> str:
+    """The first line that says error."""
+    return next((line.strip() for line in log.splitlines() if "error" in line or "fatal" in line), "")
