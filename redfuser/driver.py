@@ -14,7 +14,7 @@ from redfuser.cascade.graph import Graph
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Placement, backend_for
 from redfuser.errors import FusionGateError
-from redfuser.frontend import LoweredModel, OnnxModel, load_model, lower
+from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.records import to_text
@@ -27,7 +27,7 @@ class Analysis:
     """A model taken apart: what every later stage works on.
 
     Args:
-        onnx: as loaded.
+        onnx: as read and normalised.
         lowered: as TVM sees it.
         graph: as pure definitions.
         values: Relax expression behind each stored tensor of the graph.
@@ -35,7 +35,7 @@ class Analysis:
         canonical: canonical form of each cascade, by its name.
     """
 
-    onnx: OnnxModel
+    onnx: PreparedModel
     lowered: LoweredModel
     graph: Graph
     values: Mapping[str, Any]
@@ -92,9 +92,9 @@ def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysi
     from redfuser.cascade.extract import extract_graph
 
     progress.stage("load the model")
-    onnx = load_model(model)
+    onnx = prepare_file(model, options.dims, options.shapes)
     progress.stage("lower to TIR")
-    lowered = lower(onnx, options.dims, options.shapes)
+    lowered = lower_prepared(onnx)
     progress.stage("find cascades")
     graph, values = extract_graph(lowered.module, lowered.provenance)
     detection = detect(graph)
@@ -137,9 +137,7 @@ def _placements(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> list
 
 def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: CompileOptions) -> FusionReport:
     onnx, lowered = analysis.onnx, analysis.lowered
-    info = ModelInfo(
-        onnx.path.name, onnx.digest, onnx.opset, len(onnx.proto.graph.node), lowered.inputs, lowered.outputs
-    )
+    info = ModelInfo(onnx.path.name, onnx.digest, onnx.opset, onnx.nodes, lowered.inputs, lowered.outputs)
     entries = []
     for cascade in analysis.detection.cascades:
         outcome = outcomes[analysis.canonical[cascade.name].cascade]

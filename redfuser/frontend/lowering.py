@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redfuser.frontend.model import OnnxModel
+from redfuser.frontend.model import OnnxModel, PreparedModel
 from redfuser.frontend.normalise import normalise
 from redfuser.frontend.shapes import make_static
 from redfuser.signature import TensorSpec
@@ -76,7 +76,14 @@ class LoweredModel:
 def lower(
     model: OnnxModel, dims: Mapping[str, int] | None = None, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> LoweredModel:
-    """Make a model static, normalise, import and legalise it.
+    """:func:`prepare` and :func:`lower_prepared`, in this process: for models that are trusted."""
+    return lower_prepared(prepare(model, dims, shapes))
+
+
+def prepare(
+    model: OnnxModel, dims: Mapping[str, int] | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+) -> PreparedModel:
+    """Decide the shapes and normalise: all that is done with ONNX alone.
 
     Args:
         model: as loaded.
@@ -86,12 +93,21 @@ def lower(
     Raises:
         UsageError, DynamicShapeError: see :func:`redfuser.frontend.shapes.make_static`.
         ModelError: the graph contradicts itself.
+    """
+    proto = normalise(make_static(model.proto, dims, shapes))
+    return PreparedModel(model.path, proto, model.digest, model.size, model.opset, len(model.proto.graph.node))
+
+
+def lower_prepared(model: PreparedModel) -> LoweredModel:
+    """Import and legalise.
+
+    Raises:
         UnsupportedOperatorError: names the operator and the node.
     """
     from redfuser.frontend.importer import import_graph
     from redfuser.frontend.legalise import legalise
 
-    static = normalise(make_static(model.proto, dims, shapes))
+    static = model.proto
     module, owners = legalise(import_graph(static), static.graph.node)
     nodes = static.graph.node
     main = module["main"]

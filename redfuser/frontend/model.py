@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,14 +20,22 @@ class LoadLimits:
     Args:
         model_bytes: size of the ``.onnx`` file; protobuf itself stops at 2 GiB.
         external_bytes: all external tensor data together.
-        nodes: nodes of the graph, its subgraphs and functions together.
+        nodes: nodes of the graph and its subgraphs, with the body of a function counted wherever it is called.
         depth: nesting of subgraphs (If, Loop, Scan).
+        seconds: reading and normalising, in a process of its own.
+        memory_bytes: address space of that process; 0 means three quarters of the machine's memory.
     """
 
     model_bytes: int = 2048 * MIB
     external_bytes: int = 16384 * MIB
     nodes: int = 100_000
     depth: int = 16
+    seconds: float = 600.0
+    memory_bytes: int = 0
+
+    def memory(self) -> int:
+        """The limit on memory in bytes."""
+        return self.memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
 
 
 DEFAULT_LIMITS = LoadLimits()
@@ -54,10 +63,35 @@ class OnnxModel:
         return opset_of(self.proto)
 
     def __str__(self) -> str:
-        return (
-            f"{self.path.name}: opset {self.opset}, {len(self.proto.graph.node)} nodes, "
-            f"{self.size / MIB:.1f} MiB, sha256 {self.digest}"
-        )
+        return _line(self.path, self.opset, len(self.proto.graph.node), self.size, self.digest)
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model ready to be imported: shapes decided, graph normalised.
+
+    Args:
+        path: where it was read from.
+        proto: the normalised model (:func:`redfuser.frontend.normalise.normalise`).
+        digest: as of :class:`OnnxModel`.
+        size: as of :class:`OnnxModel`.
+        opset: version of the default operator set in the file.
+        nodes: number of nodes of the graph in the file.
+    """
+
+    path: Path
+    proto: ModelProto
+    digest: str
+    size: int
+    opset: int
+    nodes: int
+
+    def __str__(self) -> str:
+        return _line(self.path, self.opset, self.nodes, self.size, self.digest)
+
+
+def _line(path: Path, opset: int, nodes: int, size: int, digest: str) -> str:
+    return f"{path.name}: opset {opset}, {nodes} nodes, {size / MIB:.1f} MiB, sha256 {digest}"
 
 
 def opset_of(proto: ModelProto) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
     Array = numpy.ndarray[Any, Any]
+
+#: A tensor of more elements than this fits no machine.
+MOST_ELEMENTS = 1 << 40
 
 #: Older models are converted to this operator set; newer ones are kept.
 OPSET = 17
@@ -39,6 +43,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     result = _inline_functions(upgrade(proto))
     _name_nodes(result.graph)
     fold_constants(result)
+    _refuse_huge(result.graph)
     _name_nodes(result.graph)
     _make_indices_positive(result.graph)
     _remove_unused(result.graph)
@@ -65,6 +70,14 @@ def upgrade(proto: ModelProto) -> ModelProto:
             f"the model's operator set {opset_of(proto)} can't be converted to {OPSET}: {reason}",
             f"export the model with opset {OPSET} or later",
         ) from error
+
+
+def _refuse_huge(graph: GraphProto) -> None:
+    for name, shape in _shapes(graph).items():
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise ModelError(
+                f"value '{name}' has the shape {list(shape)}; at most {MOST_ELEMENTS} elements are accepted"
+            )
 
 
 def _inline_functions(proto: ModelProto) -> ModelProto:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError
@@ -27,6 +27,31 @@ def nodes_of(proto: ModelProto, depth: int = 1000) -> Iterator[NodeProto]:
                 if level >= depth:
                     raise ModelError(f"node '{node.name}': subgraphs nest deeper than {depth} levels")
                 pending += [(level + 1, inner) for inner in graph.node]
+
+
+def count_nodes(proto: ModelProto) -> int:
+    """Nodes of the model with every call of a function replaced by its body: a few lines may stand for billions.
+
+    Raises:
+        ModelError: a function calls itself.
+    """
+    functions = {(function.domain, function.name): function for function in proto.functions}
+    counts: dict[tuple[str, str], int] = {}
+
+    def count(nodes: Iterable[NodeProto], callers: tuple[tuple[str, str], ...]) -> int:
+        total = 0
+        for node in nodes:
+            called = (node.domain, node.op_type)
+            if called in callers:
+                raise ModelError(f"function {node.op_type} calls itself")
+            if called in functions and called not in counts:
+                counts[called] = count(functions[called].node, (*callers, called))
+            total += counts.get(called, 1)
+            for attribute in node.attribute:
+                total += sum(count(graph.node, callers) for graph in _graphs(attribute))
+        return total
+
+    return count(proto.graph.node, ()) + sum(len(function.node) for function in proto.functions)
 
 
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:
