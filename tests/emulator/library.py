@@ -1,0 +1,84 @@
+"""Building kernels and the runtime as shared libraries, and loading them."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from tests.emulator.source import host_source
+
+HERE = Path(__file__).resolve().parent
+COMPILER = "g++"
+COMMON = ("-std=c++20", "-march=native", "-shared", "-fPIC", "-w", "-fno-strict-aliasing", "-fno-gnu-unique")
+
+
+class EmulationError(RuntimeError):
+    """What a device would have done wrong, or silently: a race, a missing wait, an access out of bounds."""
+
+
+def available() -> bool:
+    """Whether there is a C++ compiler."""
+    return shutil.which(COMPILER) is not None
+
+
+@cache
+def _folder() -> Path:
+    """Where libraries are built; kept from one run to the next."""
+    path = Path(tempfile.gettempdir()) / f"redfuser-emulator-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+@cache
+def _headers() -> str:
+    """All of the emulator's C++, for the libraries' names."""
+    paths = sorted([*HERE.glob("runtime/*"), *HERE.glob("cuda/*")])
+    return "".join(path.read_text() for path in paths)
+
+
+def _build(name: str, text: str, flags: tuple[str, ...]) -> Path:
+    """A shared library of the text, unless one with the same content is there already."""
+    key = hashlib.sha256("\0".join([text, _headers(), *flags]).encode()).hexdigest()[:16]
+    path = _folder() / f"{name}-{key}.so"
+    if path.exists():
+        return path
+    with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
+        source, library = Path(scratch) / f"{name}.cpp", Path(scratch) / f"{name}.so"
+        source.write_text(text)
+        command = [COMPILER, *COMMON, *flags, f"-I{HERE}", "-o", str(library), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            errors = [line for line in done.stderr.splitlines() if "error" in line]
+            raise EmulationError("the kernel doesn't compile for the host:\n" + "\n".join(errors[:8]))
+        library.replace(path)
+    return path
+
+
+@cache
+def runtime() -> ctypes.CDLL:
+    """The runtime, whose symbols kernels resolve against."""
+    path = _build("runtime", '#include "runtime/runtime.cpp"\n', ("-O3",))
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library.emulator_error.restype = ctypes.c_char_p
+    return library
+
+
+@cache
+def kernel_library(source: str) -> ctypes.CDLL:
+    """The kernels of a CUDA source.
+
+    Raises:
+        EmulationError: the compiler refuses it: it uses something that isn't emulated.
+    """
+    runtime()
+    try:
+        text = host_source(source)
+    except ValueError as error:
+        raise EmulationError(str(error)) from error
+    return ctypes.CDLL(str(_build("kernel", text, ("-O1", "-fvisibility=hidden"))))

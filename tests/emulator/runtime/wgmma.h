@@ -1,0 +1,233 @@
+// WGMMA: a warpgroup multiplies 64 x N tiles asynchronously. From issue to wait its accumulators read as NaN, and its
+// operands, in shared memory or in registers, must stay as they were at issue.
+#pragma once
+#include <array>
+#include "elements.h"
+#include "layouts.h"
+#include "warp.h"
+
+namespace emulator {
+
+constexpr uint32_t kBusy = 0x7fc0dead;  // what an accumulator holds meanwhile
+constexpr int kMaxN = 256;
+
+struct Accumulators {  // of a chain of wgmmas in one thread
+  uint32_t* registers;
+  int count, unfinished;
+  std::vector<uint32_t> values;  // the true ones
+};
+struct SharedOperand {
+  uint64_t descriptor;
+  bool mn_major;
+  int rows, k, width;
+  std::vector<unsigned char> bytes;  // as read at issue, row by row
+};
+struct RegisterOperand {
+  const uint32_t* registers;
+  std::array<uint32_t, 4> values;
+};
+struct Wgmma {
+  std::vector<SharedOperand> shared;
+  std::vector<RegisterOperand> registers;
+  std::array<uint32_t*, 128> accumulators;
+};
+struct Warpgroup {
+  Rendezvous place;
+  std::vector<Wgmma> open;
+  std::deque<std::vector<Wgmma>> groups;
+};
+struct WgmmaArguments {
+  uint64_t a, b;
+  const uint32_t* a_registers;
+  uint32_t* accumulators;
+  int accumulate;
+};
+inline Warpgroup warpgroups[kMaxThreads / 128];
+inline std::vector<Accumulators> accumulators_of[kMaxThreads];
+inline WgmmaArguments wgmma_arguments[kMaxThreads];
+inline bool fenced[kMaxThreads];  // wgmma.fence since the last wait
+
+inline void reset_wgmma() {
+  for (Warpgroup& group : warpgroups) group = {};
+  for (auto& chains : accumulators_of) chains.clear();
+  std::fill(std::begin(fenced), std::end(fenced), false);
+}
+inline void check_wgmma_done() {
+  if (!accumulators_of[current].empty()) fail("the thread ends with a wgmma that was not waited for");
+}
+
+// Read an operand; at issue also check that the tensor core may rely on it, and mark it as being read by `group`.
+inline std::vector<unsigned char> read_operand(const SharedOperand& operand, int group, bool at_issue) {
+  std::vector<unsigned char> bytes(size_t(operand.rows) * operand.k * operand.width);
+  unsigned char* to = bytes.data();
+  if (operand.descriptor & 0xc000) fail("a wgmma descriptor's start address overflows its 14 bits");
+  for (int row = 0; row < operand.rows; row++)
+    for (int k = 0; k < operand.k; k++, to += operand.width) {
+      const size_t at = operand_address(operand.descriptor, operand.mn_major, row, k, operand.width);
+      if (at + operand.width > dynamic_bytes) {
+        fail("a wgmma operand at shared byte %zu is outside the %zu bytes of dynamic shared memory", at, dynamic_bytes);
+        return bytes;
+      }
+      if (at_issue) {
+        check_arrived(at, "wgmma");
+        check_fenced(at, operand.width, "wgmma");
+      }
+      wgmma_reads[at >> 4] |= 1 << group;
+      memcpy(to, dynamic_memory + at, operand.width);
+    }
+  return bytes;
+}
+
+inline Accumulators& chain_of(int thread, uint32_t* registers, int count) {
+  for (Accumulators& chain : accumulators_of[thread]) {
+    if (chain.registers == registers && chain.count == count) {
+      for (int i = 0; i < count; i++)
+        if (registers[i] != kBusy) fail("accumulator %d of thread %d written while its wgmma is in flight", i, thread);
+      return chain;
+    }
+    if (registers < chain.registers + chain.count && chain.registers < registers + count)
+      fail("unfinished wgmmas have overlapping accumulators");
+  }
+  if (!fenced[thread]) fail("wgmma on new accumulators without wgmma.fence in thread %d", thread);
+  accumulators_of[thread].push_back({registers, count, 0, std::vector<uint32_t>(registers, registers + count)});
+  std::fill(registers, registers + count, kBusy);
+  return accumulators_of[thread].back();
+}
+
+// Issue for a whole warpgroup, on behalf of its 128 threads.
+template <class A, class B>
+void issue_wgmma(const WarpgroupInstruction& op, int group, bool from_registers) {
+  using V = typename A::Value;
+  using Storage = typename A::Storage;
+  constexpr int E = 4 / sizeof(Storage), K = 32 / sizeof(Storage);
+  static V a[64][K], b[K][kMaxN], d[64][kMaxN];
+  const int first = group * 128, n_extent = op.n;
+  const bool half = op.c == DataType::kFloat16;
+  const int registers = half ? n_extent / 4 : n_extent / 2;
+  const WgmmaArguments* arguments = wgmma_arguments + first;
+  Wgmma task;
+  if (from_registers) {
+    for (int t = 0; t < 128; t++) {
+      RegisterOperand operand{arguments[t].a_registers, {}};
+      memcpy(operand.values.data(), operand.registers, 16);
+      const auto* from = reinterpret_cast<const Storage*>(operand.values.data());
+      for (int j = 0; j < 4; j++)
+        for (int e = 0; e < E; e++) a[t / 32 * 16 + a_row(t % 32, j)][a_k(t % 32, j, e, E)] = A::get(from[j * E + e]);
+      task.registers.push_back(operand);
+    }
+  } else {
+    SharedOperand operand{arguments[0].a, op.a_mn_major, 64, K, sizeof(Storage), {}};
+    operand.bytes = read_operand(operand, group, true);
+    const auto* from = reinterpret_cast<const Storage*>(operand.bytes.data());
+    for (int row = 0; row < 64; row++)
+      for (int k = 0; k < K; k++) a[row][k] = A::get(*from++);
+    task.shared.push_back(std::move(operand));
+  }
+  SharedOperand operand{arguments[0].b, op.b_mn_major, n_extent, K, sizeof(Storage), {}};
+  operand.bytes = read_operand(operand, group, true);
+  const auto* from = reinterpret_cast<const typename B::Storage*>(operand.bytes.data());
+  for (int n = 0; n < n_extent; n++)
+    for (int k = 0; k < K; k++) b[k][n] = B::get(*from++);
+  task.shared.push_back(std::move(operand));
+
+  const auto each_element = [&](auto f) {
+    for (int t = 0; t < 128; t++) {
+      Accumulators& chain = chain_of(first + t, arguments[t].accumulators, registers);
+      for (int j = 0; j < n_extent / 8; j++)
+        for (int i = 0; i < 4; i++)
+          f(chain.values.data(), 4 * j + i, d[t / 32 * 16 + c_row(t % 32, i)][8 * j + c_column(t % 32, i)]);
+    }
+  };
+  each_element([&](const uint32_t* values, int i, V& element) {
+    element = arguments[0].accumulate ? read_accumulator<V>(values, i, half) : V(0);
+  });
+  const V sign = V(op.sign_a * op.sign_b);
+  for (int row = 0; row < 64; row++)
+    for (int k = 0; k < K; k++) {
+      const V factor = a[row][k] * sign;
+      for (int n = 0; n < n_extent; n++) d[row][n] += factor * b[k][n];
+    }
+  each_element([&](uint32_t* values, int i, const V& element) { write_accumulator(values, i, half, element); });
+  for (int t = 0; t < 128; t++) {
+    task.accumulators[t] = arguments[t].accumulators;
+    chain_of(first + t, arguments[t].accumulators, registers).unfinished++;
+  }
+  warpgroups[group].open.push_back(std::move(task));
+}
+
+void wgmma(const WarpgroupInstruction& op, uint64_t a, const uint32_t* a_registers, uint64_t b, uint32_t* accumulators,
+           int accumulate) {
+  const int group = current / 128, first = group * 128;
+  if (op.n % 8 || op.n > kMaxN) fail("wgmma with n = %d", op.n);
+  wgmma_arguments[current] = {a, b, a_registers, accumulators, accumulate};
+  meet(warpgroups[group].place, 128, a_registers ? "wgmma from registers" : "wgmma", [&, group, first] {
+    const WgmmaArguments* all = wgmma_arguments + first;
+    for (int t = 1; t < 128; t++)
+      if (all[t].b != all[0].b || all[t].accumulate != all[0].accumulate || (!a_registers && all[t].a != all[0].a))
+        fail("the threads of warpgroup %d give different wgmma descriptors", group);
+    with_element(op.a, "wgmma", [&](auto element_a) {
+      with_element(op.b, "wgmma", [&](auto element_b) {
+        using A = decltype(element_a);
+        using B = decltype(element_b);
+        if constexpr (sizeof(typename A::Storage) == sizeof(typename B::Storage) &&
+                      std::is_same_v<typename A::Value, typename B::Value>) {
+          if (op.k != 32 / int(sizeof(typename A::Storage))) fail("wgmma with k = %d", op.k);
+          issue_wgmma<A, B>(op, group, a_registers != nullptr);
+        } else {
+          fail("wgmma on operands of different widths");
+        }
+      });
+    });
+  });
+}
+
+inline void retire(int group, const Wgmma& task) {
+  for (const SharedOperand& operand : task.shared)
+    if (read_operand(operand, group, false) != operand.bytes)
+      fail("a shared operand of warpgroup %d's wgmma changed before its wait", group);
+  for (const RegisterOperand& operand : task.registers)
+    if (memcmp(operand.registers, operand.values.data(), 16))
+      fail("A's registers of warpgroup %d's wgmma changed before its wait", group);
+  for (int t = 0; t < 128; t++) {
+    auto& chains = accumulators_of[group * 128 + t];
+    const auto chain = std::find_if(chains.begin(), chains.end(),
+                                    [&](const Accumulators& one) { return one.registers == task.accumulators[t]; });
+    if (--chain->unfinished) continue;
+    for (int i = 0; i < chain->count; i++)
+      if (chain->registers[i] != kBusy)
+        fail("accumulator %d of thread %d written before its wgmma's wait", i, group * 128 + t);
+    std::copy(chain->values.begin(), chain->values.end(), chain->registers);
+    chains.erase(chain);
+  }
+}
+
+uint64_t wgmma_descriptor(const void* shared, int layout, int leading, int stride) {
+  const uint64_t start = shared_offset(shared, 16, "a wgmma descriptor", 16) >> 4;
+  return (start & 0x3fff) | uint64_t(leading & 0x3fff) << 16 | uint64_t(stride & 0x3fff) << 32 | uint64_t(layout) << 62;
+}
+void wgmma_fence() { fenced[current] = true; }
+void wgmma_commit() {
+  const int group = current / 128;
+  meet(warpgroups[group].place, 128, "wgmma.commit_group", [group] {
+    warpgroups[group].groups.push_back(std::move(warpgroups[group].open));
+    warpgroups[group].open.clear();
+  });
+}
+void wgmma_wait(int pending) {
+  const int group = current / 128;
+  fenced[current] = false;
+  meet(warpgroups[group].place, 128, "wgmma.wait_group", [group, pending] {
+    Warpgroup& own = warpgroups[group];
+    for (; static_cast<int>(own.groups.size()) > pending; own.groups.pop_front())
+      for (const Wgmma& task : own.groups.front()) retire(group, task);
+    for (uint8_t& readers : wgmma_reads) readers &= ~(1 << group);
+    const auto mark = [group](const std::vector<Wgmma>& tasks) {
+      for (const Wgmma& task : tasks)
+        for (const SharedOperand& operand : task.shared) read_operand(operand, group, false);
+    };
+    for (const auto& tasks : own.groups) mark(tasks);
+    mark(own.open);
+  });
+}
+
+}  // namespace emulator
