@@ -1,5 +1,19 @@
 """GPU code generation: tile programs to TileLang to machine code, on machines without a GPU."""
 
+from redfuser.codegen.gpu.build import Builder
+from redfuser.codegen.gpu.emit import emit
+from redfuser.codegen.gpu.refusal import Refused
+from redfuser.codegen.gpu.script import Script
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Resources, TensorMap
 
-__all__ = ["Argument", "GpuKernel", "GpuProgram", "Resources", "TensorMap"]
+__all__ = [
+    "Argument",
+    "Builder",
+    "GpuKernel",
+    "GpuProgram",
+    "Refused",
+    "Resources",
+    "Script",
+    "TensorMap",
+    "emit",
+]

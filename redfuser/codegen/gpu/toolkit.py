@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +17,10 @@ from redfuser.errors import MissingToolError
 #: The one command that mends a missing compiler.
 MEND = "pip install 'redfuser[gpu]'"
 
-SOURCE, OBJECT = "kernels.cu", "kernels.cubin"
+SOURCE, ASSEMBLY, OBJECT = "kernels.cu", "kernels.ptx", "kernels.cubin"
+
+#: Names of internal linkage carry a hash of the source's path.
+_PATH_HASH = re.compile(r"((?:INTERNAL_|GLOBAL__N__)_?)[0-9a-f]{8}_")
 
 
 class CudaError(Exception):
@@ -25,9 +29,10 @@ class CudaError(Exception):
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code for one architecture, and what the assembler said about registers and spills."""
+    """Machine code for one architecture, the PTX it was assembled from, and what the assembler said of its use."""
 
     code: bytes
+    ptx: str
     log: str
 
 
@@ -48,7 +53,7 @@ def find_nvcc() -> Path:
 def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     """Compile CUDA text.
 
-    Every source is compiled under one name in a folder of its own, so that no path enters the machine code.
+    By way of PTX, in which the hashes of paths are taken out: equal sources give equal machine code in any folder.
 
     Args:
         source: CUDA C++.
@@ -60,14 +65,23 @@ def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
         CudaError: the source doesn't compile.
     """
     nvcc = find_nvcc()
-    with tempfile.TemporaryDirectory(prefix="redfuser-cuda-") as folder:
-        (Path(folder) / SOURCE).write_text(source, encoding="utf-8")
-        command = [str(nvcc), "-cubin", "-w", "-Xptxas", "-v", f"-arch={arch}", *options, "-o", OBJECT, SOURCE]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        log = done.stdout + done.stderr
-        if done.returncode:
-            raise CudaError(_complaint(log) or f"nvcc ended with exit code {done.returncode}")
-        return Cubin((Path(folder) / OBJECT).read_bytes(), log)
+    with tempfile.TemporaryDirectory(prefix="redfuser-cuda-") as name:
+        folder = Path(name)
+        (folder / SOURCE).write_text(source, encoding="utf-8")
+        _run([str(nvcc), "-ptx", "-w", f"-arch={arch}", *options, "-o", ASSEMBLY, SOURCE], folder)
+        ptx = _PATH_HASH.sub(r"\g<1>00000000_", (folder / ASSEMBLY).read_text(encoding="utf-8"))
+        (folder / ASSEMBLY).write_text(ptx, encoding="utf-8")
+        log = _run([str(nvcc.with_name("ptxas")), "-v", f"-arch={arch}", "-o", OBJECT, ASSEMBLY], folder)
+        return Cubin((folder / OBJECT).read_bytes(), ptx, log)
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """What a compiler says."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    log = done.stdout + done.stderr
+    if done.returncode:
+        raise CudaError(_complaint(log) or f"{Path(command[0]).name} ended with exit code {done.returncode}")
+    return log
 
 
 def _in_wheels() -> Path | None:

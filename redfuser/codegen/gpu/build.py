@@ -1,0 +1,128 @@
+"""Tile programs to machine code: scripts, the worker, the compiler, the cache and the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from types import TracebackType
+
+from redfuser.codegen.gpu.cache import KernelCache, cache_folder
+from redfuser.codegen.gpu.emit import emit
+from redfuser.codegen.gpu.gate import read_resources, resource_problem, type_problem
+from redfuser.codegen.gpu.refusal import Refused
+from redfuser.codegen.gpu.script import Script
+from redfuser.codegen.gpu.toolchain import Toolchain, find_toolchain
+from redfuser.codegen.gpu.toolkit import CudaError, compile_cuda
+from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Role
+from redfuser.codegen.gpu.worker import Limits, Lowered, Worker
+from redfuser.expr import Tensor
+from redfuser.records import digest
+from redfuser.targets import GpuTarget
+from redfuser.tile.ir import TileProgram
+
+#: Changes whenever the same script would become another kernel.
+FORMAT = 1
+
+
+@dataclass
+class Builder:
+    """Builds kernels, two at a time; a context manager that ends the worker processes.
+
+    Args:
+        workers: processes that lower scripts.
+        cache: where compiled kernels are kept; None keeps none.
+        limits: of one script.
+    """
+
+    workers: int = 2
+    cache: KernelCache | None = field(default_factory=lambda: KernelCache(cache_folder()))
+    limits: Limits = field(default_factory=Limits)
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _idle: SimpleQueue[Worker] = field(default_factory=SimpleQueue, init=False)
+
+    def __enter__(self) -> Builder:
+        for _ in range(self.workers):
+            self._idle.put(self._stack.enter_context(Worker(self.limits)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def build(self, program: TileProgram, target: GpuTarget) -> GpuProgram:
+        """Compile every phase of a program.
+
+        Raises:
+            Refused: the program can't be expressed, lowered or compiled, or the target can't run it.
+            MissingToolError: the ``gpu`` extra isn't installed.
+        """
+        tools = find_toolchain()
+        problem = type_problem(program, target)
+        if problem is not None:
+            raise Refused(problem.code, problem.text, problem.witness)
+        scripts = emit(program, target)
+        with ThreadPoolExecutor(self.workers) as pool:
+            kernels = tuple(pool.map(lambda script: self._kernel(script, program, target.arch, tools), scripts))
+        for kernel in kernels:
+            problem = resource_problem(kernel, target)
+            if problem is not None:
+                raise Refused(problem.code, problem.text, problem.witness)
+        return GpuProgram(program.name, program.inputs, program.outputs, program.workspaces, kernels)
+
+    def _kernel(self, script: Script, program: TileProgram, arch: str, tools: Toolchain) -> GpuKernel:
+        roles = _roles(program)
+        listed = [[t.name, t.dtype, list(t.shape), roles[t]] for t in script.parameters]
+        key = digest([FORMAT, script.text, listed, arch, [*tools.versions]])
+        kernel = self.cache.get(key) if self.cache is not None else None
+        if kernel is None:
+            kernel = self._compile(script, roles, arch, tools)
+            if self.cache is not None:
+                self.cache.put(key, kernel)
+        return kernel
+
+    def _compile(self, script: Script, roles: Mapping[Tensor, Role], arch: str, tools: Toolchain) -> GpuKernel:
+        worker = self._idle.get()
+        try:
+            lowered = worker.lower(script, arch)
+        finally:
+            self._idle.put(worker)
+        try:
+            compiled = compile_cuda(lowered.source, arch, ("-std=c++20", *tools.includes))
+        except CudaError as error:
+            raise Refused("compiler", f"nvcc refuses {script.name}", str(error)[:300]) from error
+        threads = lowered.block[0] * lowered.block[1] * lowered.block[2]
+        resources = read_resources(compiled.log, lowered.dynamic_shared, threads)
+        return GpuKernel(
+            script.name,
+            script.text,
+            lowered.source,
+            compiled.code,
+            lowered.entry,
+            _arguments(script, lowered, roles),
+            lowered.grid,
+            lowered.block,
+            lowered.cluster,
+            resources,
+            arch,
+        )
+
+
+def _roles(program: TileProgram) -> dict[Tensor, Role]:
+    roles: dict[Tensor, Role] = dict.fromkeys(program.inputs, "input")
+    roles |= dict.fromkeys(program.outputs, "output")
+    return roles | dict.fromkeys(program.workspaces, "workspace")
+
+
+def _arguments(script: Script, lowered: Lowered, roles: Mapping[Tensor, Role]) -> tuple[Argument, ...]:
+    tensors = dict(zip(script.names, script.parameters, strict=True))
+    result = []
+    for argument in lowered.arguments:
+        tensor = tensors.get(argument.parameter)
+        if tensor is None:
+            raise Refused("argument", f"{script.name} takes an argument that is no tensor", argument.parameter)
+        result.append(Argument(tensor.name, tensor.dtype, tensor.shape, roles[tensor], argument.tensor_map))
+    return tuple(result)

@@ -1,0 +1,83 @@
+"""Folds over a tile: TileLang's reductions, and loops where the summands are too many to hold at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redfuser.codegen.gpu.block import Block
+from redfuser.codegen.gpu.expressions import constant
+from redfuser.codegen.gpu.geometry import Span
+from redfuser.codegen.gpu.padding import same
+from redfuser.codegen.gpu.refusal import Refused
+from redfuser.expr import Load
+from redfuser.tile.ir import Buffer, Reduce
+from redfuser.tile.monoid import identity, join
+
+_REDUCERS = {"sum": "T.reduce_sum", "max": "T.reduce_max", "min": "T.reduce_min"}
+
+
+def write_reduce(block: Block, statement: Reduce) -> None:
+    """``target = target ⊕ (⊕ over the tile of value)``.
+
+    Raises:
+        Refused: TileLang has no such reduction.
+    """
+    if statement.combiner not in _REDUCERS:
+        raise Refused("combiner", "TileLang doesn't reduce with this operator", statement.combiner)
+    spans = block.geometry.wide((*statement.target.axes, statement.over))
+    if not block.geometry.span(statement.over).wide:
+        _combine(block, statement)
+    elif len(spans) > 2 and statement.over not in block.geometry.streamed:
+        _fold(block, statement)
+    else:
+        source, dimension = _source(block, statement, spans)
+        name = block.stored(statement.target).name
+        block.lines.add(f"{_REDUCERS[statement.combiner]}({source}, {name}, dim={dimension}, clear=False)")
+    block.padding.forget(statement.target.tensor)
+
+
+def _combine(block: Block, statement: Reduce) -> None:
+    """One summand for each element of the target."""
+    target = statement.target
+    joined = block.text(join(statement.combiner, target.value, statement.value))
+    block.parallel(block.geometry.wide(target.axes), f"{block.element(target)} = {joined}")
+
+
+def _fold(block: Block, statement: Reduce) -> None:
+    """One summand after another."""
+    over = statement.over
+    point = block.variable(over)
+    with block.lines.indented(f"for {point} in T.serial({over.extent}):"):
+        block.geometry.streamed[over] = Span(over, 1, 1, point, str(over.extent), False)
+        _combine(block, statement)
+        del block.geometry.streamed[over]
+
+
+def _source(block: Block, statement: Reduce, spans: Sequence[Span]) -> tuple[str, int]:
+    """A fragment of the summands with the identity outside, and the position of the reduced axis in it."""
+    over, value = block.geometry.span(statement.over), statement.value
+    neutral = identity(statement.combiner, value.dtype)
+    outside = constant(neutral, value.dtype)
+    buffer = block.buffers.get(value.tensor) if isinstance(value, Load) else None
+    clean = not over.ragged or same(block.padding.value(value, over.axis), neutral)
+    if buffer is not None and _reducible(block, buffer, spans):
+        if not clean:
+            element = block.element(buffer)
+            block.parallel(block.geometry.wide(buffer.axes), f"{element} = {block.inside([over], element, outside)}")
+            block.padding.known[buffer.tensor, over.axis] = neutral
+        kept = block.stored(buffer)
+        return kept.name, kept.axes.index(over.axis)
+    extents = [span.extent for span in spans]
+    name = block.declare(f"{statement.target.tensor.name}_terms", "fragment", extents, value.dtype)
+    text = block.text(value) if clean else block.inside([over], block.text(value), outside)
+    block.parallel(spans, f"{name}[{block.variables(spans)}] = {text}")
+    return name, spans.index(over)
+
+
+def _reducible(block: Block, buffer: Buffer, spans: Sequence[Span]) -> bool:
+    """Whether a buffer in registers holds just the summands."""
+    kept = block.stored(buffer)
+    covered = zip(buffer.axes, buffer.tensor.shape, strict=True)
+    tile = all(points <= block.geometry.span(axis).points for axis, points in covered)
+    plain = kept.scope == "fragment" and kept.dtype == buffer.tensor.dtype
+    return tile and plain and set(kept.axes) == {span.axis for span in spans}

@@ -1,0 +1,19 @@
+"""Why a tile program can't become a GPU kernel."""
+
+from __future__ import annotations
+
+from redfuser.reason import Reason
+
+
+class Refused(Exception):
+    """A tile program, a schedule or a target that GPU code generation can't serve.
+
+    Args:
+        code: stable, for the report.
+        text: the precondition that failed.
+        witness: what shows it.
+    """
+
+    def __init__(self, code: str, text: str, witness: object = "") -> None:
+        self.reason = Reason(code, text, str(witness))
+        super().__init__(str(self.reason))

@@ -1,0 +1,78 @@
+"""The TileLang script of one kernel, and the names in it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from redfuser.expr import Tensor
+
+#: Names that a script uses itself.
+RESERVED = frozenset({"T", "tilelang", "range", "float", "int", *keyword.kwlist})
+
+
+@dataclass(frozen=True)
+class Script:
+    """One kernel in TileLang, a Python module that defines one function of the kernel's name.
+
+    Args:
+        name: of the kernel.
+        text: the module.
+        parameters: the tensor behind each parameter, in order.
+        names: the parameters' names in the script.
+    """
+
+    name: str
+    text: str
+    parameters: tuple[Tensor, ...]
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Names:
+    """Unique identifiers for the names of tensors, buffers and axes."""
+
+    def __init__(self, *taken: str) -> None:
+        self.taken = {*RESERVED, *taken}
+
+    def new(self, name: str) -> str:
+        """An identifier like ``name`` that nothing else has."""
+        base = re.sub(r"\W", "_", name)
+        base = f"_{base}" if not base or base[0].isdigit() else base
+        unique, number = base, 1
+        while unique in self.taken:
+            unique, number = f"{base}_{number}", number + 1
+        self.taken.add(unique)
+        return unique
+
+
+class Lines:
+    """Indented lines being written.
+
+    Args:
+        depth: levels that the first line is indented by.
+    """
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self.depth = depth
+
+    def add(self, *texts: str) -> None:
+        """Lines at the present depth."""
+        self.lines += ["    " * self.depth + text if text else "" for text in texts]
+
+    @contextmanager
+    def indented(self, head: str) -> Iterator[None]:
+        """``head``, and inside the ``with`` one level more."""
+        self.add(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)

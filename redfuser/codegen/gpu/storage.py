@@ -1,0 +1,96 @@
+"""Where each buffer is kept: in registers, or in shared memory where a matrix product or a loop reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from redfuser.codegen.gpu.geometry import statements
+from redfuser.codegen.gpu.precision import exact_dtype, strip_casts
+from redfuser.expr import Axis, Expr, Load, Tensor, loads
+from redfuser.tile.ir import Buffer, Contract, Map, Phase, Statement, Store, Stream
+
+Scope = Literal["fragment", "shared"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a buffer is to be: its scope and the type it is kept in."""
+
+    scope: Scope
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A declared buffer: its name in the script, scope and type, and the axes that are its dimensions."""
+
+    name: str
+    scope: Scope
+    dtype: str
+    axes: tuple[Axis, ...]
+
+
+def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
+    """A plan for every buffer of a phase.
+
+    A buffer is kept in the narrowest type that all values written to it have. It lies in shared memory where it
+    is only an operand of matrix products, or where a stream visits it piece by piece.
+    """
+    plans: dict[Tensor, Plan] = {}
+    stored: dict[Tensor, str] = {}
+    body = list(statements(phase.body))
+    pieces = _visited_in_pieces(phase)
+    for buffer in phase.buffers:
+        dtype = _dtype(buffer, body, stored)
+        stored[buffer.tensor] = dtype
+        shared = buffer.tensor in pieces or _operand_only(buffer, body)
+        plans[buffer.tensor] = Plan("shared" if shared else "fragment", dtype)
+    return plans
+
+
+def _writes(buffer: Buffer, body: Iterable[Statement]) -> list[Statement]:
+    return [s for s in body if not isinstance(s, Store | Stream) and s.target.tensor == buffer.tensor]
+
+
+def _dtype(buffer: Buffer, body: Iterable[Statement], stored: dict[Tensor, str]) -> str:
+    """The narrowest type of everything written, where only maps write and none reads the buffer itself."""
+    found = set()
+    for statement in _writes(buffer, body):
+        if not isinstance(statement, Map) or buffer.tensor in {node.tensor for node in loads(statement.value)}:
+            return buffer.tensor.dtype
+        found.add(exact_dtype(statement.value, stored))
+    return found.pop() if len(found) == 1 else buffer.tensor.dtype
+
+
+def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
+    """Whether maps write a buffer and matrix products alone read it."""
+    body = list(body)
+    if not all(isinstance(statement, Map) for statement in _writes(buffer, body)):
+        return False
+    used = False
+    for statement in body:
+        if isinstance(statement, Contract):
+            used |= buffer.tensor in {n.tensor for e in (statement.left, statement.right) for n in loads(e)}
+            for operand in (statement.left, statement.right):
+                bare = strip_casts(operand)
+                if buffer.tensor in {n.tensor for n in loads(operand)} and not isinstance(bare, Load):
+                    return False
+        else:
+            value = getattr(statement, "value", None)
+            if isinstance(value, Expr) and buffer.tensor in {node.tensor for node in loads(value)}:
+                return False
+    return used
+
+
+def _visited_in_pieces(phase: Phase) -> set[Tensor]:
+    """Buffers that cover more of a streamed axis than the stream's tile."""
+    streams = [statement for statement in statements(phase.body) if isinstance(statement, Stream)]
+    return {
+        buffer.tensor
+        for buffer in phase.buffers
+        for stream in streams
+        for axis, points in zip(buffer.axes, buffer.tensor.shape, strict=True)
+        if axis == stream.axis and points > stream.tile
+    }

@@ -1,0 +1,103 @@
+"""Cascades in the types of GPU models, their tile programs, and inputs for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from redfuser.algebra import derive
+from redfuser.cascade.model import Cascade, Output, Reduction
+from redfuser.evaluate import numpy_dtype
+from redfuser.expr import Expr, Tensor, axis, cast, index, load, number, op
+from redfuser.targets import GpuTarget, load_target
+from redfuser.tile import Schedule, TileProgram, build, verify
+
+Array = np.ndarray[Any, Any]
+WORK = "float32"
+
+
+def gpu(name: str) -> GpuTarget:
+    """A GPU target by name."""
+    found = load_target(name)
+    assert isinstance(found, GpuTarget)
+    return found
+
+
+def program(
+    cascade: Cascade,
+    strategy: str = "single-segment",
+    segments: int = 1,
+    options: dict[str, int] | None = None,
+    **tiles: int,
+) -> TileProgram:
+    """The verified program of a strategy with tiles by axis name."""
+    schedule = Schedule(strategy, tuple(tiles.items()), segments, "", tuple((options or {}).items()))
+    result = build(cascade, derive(cascade), schedule)
+    verify(result)
+    return result
+
+
+def random_inputs(cascade: Cascade, seed: int = 0) -> dict[str, Array]:
+    """Standard normal inputs; masks let about two thirds through."""
+    random = np.random.default_rng(seed)
+
+    def fill(tensor: Tensor) -> Array:
+        if tensor.dtype == "bool":
+            return random.random(tensor.shape) < 0.67
+        return random.standard_normal(tensor.shape).astype(numpy_dtype(tensor.dtype))
+
+    return {tensor.name: fill(tensor) for tensor in cascade.inputs}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention in the type of a model, computed in float32, heads and features flattened in the output.
+
+    Args:
+        groups: query heads for each key head.
+        mask: ``none``, or ``bool``: a select with the type's lowest number.
+    """
+
+    dtype: str = "float16"
+    heads: int = 2
+    groups: int = 1
+    q_len: int = 128
+    kv_len: int = 256
+    dim: int = 64
+    v_dim: int = 64
+    mask: str = "none"
+
+    def cascade(self) -> Cascade:
+        b, h, i, j = axis("b", 1), axis("h", self.heads), axis("i", self.q_len), axis("j", self.kv_len)
+        d, e = axis("d", self.dim), axis("e", self.v_dim)
+        rows = (b, h, i)
+        kv_head = op("floordiv", h, index(self.groups)) if self.groups > 1 else h
+        kv_heads = self.heads // self.groups
+        q = Tensor("q", (1, self.heads, self.q_len, self.dim), self.dtype)
+        k = Tensor("k", (1, kv_heads, self.kv_len, self.dim), self.dtype)
+        v = Tensor("v", (1, kv_heads, self.kv_len, self.v_dim), self.dtype)
+        mask = Tensor("mask", (self.q_len, self.kv_len), "bool")
+        product = op("mul", cast(load(q, b, h, i, d), WORK), cast(load(k, b, kv_head, j, d), WORK))
+        dot = Reduction(Tensor("dot", (1, self.heads, self.q_len, self.kv_len), WORK), "sum", (*rows, j), d, product)
+        score: Expr = op("mul", dot.value, number(self.dim**-0.5, WORK))
+        if self.mask == "bool":
+            lowest = number(-65504.0, WORK)
+            score = op("add", score, op("select", load(mask, i, j), number(0, WORK), lowest))
+        shape = (1, self.heads, self.q_len)
+        m = Reduction(Tensor("m", shape, WORK), "max", rows, j, score)
+        weight = op("exp", op("sub", score, m.value))
+        t = Reduction(Tensor("t", shape, WORK), "sum", rows, j, weight)
+        p = op("div", weight, t.value)
+        if self.dtype != WORK:
+            p = cast(cast(p, self.dtype), WORK)
+        value = op("mul", p, cast(load(v, b, kv_head, j, e), WORK))
+        o = Reduction(Tensor("o", (*shape, self.v_dim), WORK), "sum", (*rows, e), j, value)
+        out = Tensor("out", (1, self.q_len, self.heads * self.v_dim), self.dtype)
+        flat = op("add", op("mul", h, index(self.v_dim)), e)
+        output = Output(out, (*rows, e), (b, i, flat), cast(o.value, self.dtype))
+        inputs = (q, k, *((mask,) if self.mask == "bool" else ()), v)
+        cascade = Cascade("attention_0", rows, j, inputs, (dot,), (m, t, o), (output,))
+        cascade.verify()
+        return cascade
