@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .arguments import add_common, add_model, compile_options
+from .arguments import add_ascii, add_common, add_model, compile_options
 from .output import print_document, print_json, progress
 
 
@@ -12,6 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
     add_model(parser)
     add_common(parser, ("terminal", "json", "markdown", "html"))
+    add_ascii(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,5 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json(report.as_data())
     else:
-        print_document(describe_report(report), arguments.format, details=arguments.verbose)
+        print_document(describe_report(report), arguments.format, arguments.verbose, arguments.ascii)
     return 0

@@ -18,6 +18,11 @@ def add_common(parser: argparse.ArgumentParser, formats: Sequence[str] = ("termi
     parser.add_argument("-v", "--verbose", action="store_true", help="more detail, and tracebacks of errors")
 
 
+def add_ascii(parser: argparse.ArgumentParser) -> None:
+    """``--ascii``."""
+    parser.add_argument("--ascii", action="store_true", help="mathematics in plain characters")
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The model, its target, its shapes, its numerics."""
     parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="the ONNX file")

@@ -34,15 +34,25 @@ def print_error(code: str, message: str, hint: str) -> None:
         print(f"hint: {plain(hint)}", file=sys.stderr)
 
 
-def print_document(document: Document, form: str, details: bool = True) -> None:
-    """Lay a document out on stdout; ``form`` is ``terminal``, ``markdown`` or ``html``."""
-    from redfuser.report import html, markdown, terminal
+def print_document(document: Document, form: str, details: bool = True, ascii: bool = False) -> None:
+    """Lay a document out on stdout.
 
+    Args:
+        form: ``terminal``, ``markdown`` or ``html``.
+        details: on a terminal, every section too.
+        ascii: in plain characters; also wherever stdout has no others.
+    """
+    from redfuser.report import html, markdown, terminal
+    from redfuser.report.ascii import ascii_document
+
+    ascii = ascii or (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"
     if form == "terminal":
         tty = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if tty else LOG_WIDTH
-        text = terminal.render(document, details=details, width=width, color=tty and "NO_COLOR" not in os.environ)
+        color = tty and "NO_COLOR" not in os.environ
+        text = terminal.render(document, details=details, width=width, color=color, ascii=ascii)
     else:
+        document = ascii_document(document) if ascii else document
         text = markdown.render(document) if form == "markdown" else html.render(document)
     print(text, end="")
 

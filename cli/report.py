@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .arguments import add_common
+from .arguments import add_ascii, add_common
 from .output import print_document, print_json
 
 
@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="what compile wrote, or a report.json")
     parser.add_argument("--diff", type=Path, metavar="OTHER", help="compare with this older artifact or report.json")
     add_common(parser, ("terminal", "json", "markdown", "html"))
+    add_ascii(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,5 +32,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json(data)
     else:
-        print_document(document, arguments.format, details=arguments.verbose)
+        print_document(document, arguments.format, arguments.verbose, arguments.ascii)
     return 0

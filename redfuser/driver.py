@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from redfuser.algebra import Memo
 from redfuser.artifact.contents import CompiledModule
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.detect import Detection, detect
@@ -85,7 +86,8 @@ def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> F
     """
     analysis = analyze(model, options, progress)
     progress.stage("derive")
-    return _report(analysis, {cascade: plan(cascade, options) for cascade in analysis.distinct()}, options)
+    memo: Memo = {}
+    return _report(analysis, {cascade: plan(cascade, options, memo) for cascade in analysis.distinct()}, options)
 
 
 def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
@@ -106,8 +108,9 @@ def _fuse_all(analysis: Analysis, options: CompileOptions, progress: Progress) -
     distinct = analysis.distinct()
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
+    memo: Memo = {}
     for done, (cascade, name) in enumerate(distinct.items(), 1):
-        outcomes[cascade] = outcome = fuse(cascade, name, options)
+        outcomes[cascade] = outcome = fuse(cascade, name, options, memo)
         if outcome.reason is not None:
             progress.note(f"{name} stays unfused: {outcome.reason}")
         progress.step(done, len(distinct))
@@ -146,6 +149,7 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
         entries.append(
             describe_cascade(
                 cascade,
+                outcome.precise,
                 outcome.derivation,
                 outcome.schedule,
                 outcome.traffic,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from redfuser.algebra import Memo
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Kernel, backend_for
@@ -23,6 +24,7 @@ class Outcome:
 
     Args:
         traffic: compulsory memory traffic, fused and unfused.
+        precise: the cascade as it was derived, in the precision it is computed in.
         derivation: the algebra's verdict; None if it failed.
         schedule: how it is to be computed; None if nothing was chosen.
         time: of one execution, measured or modelled.
@@ -31,6 +33,7 @@ class Outcome:
     """
 
     traffic: Traffic
+    precise: Cascade | None = None
     derivation: Derivation | None = None
     schedule: Schedule | None = None
     time: Time | None = None
@@ -38,21 +41,24 @@ class Outcome:
     reason: Reason | None = None
 
 
-def plan(cascade: Cascade, options: CompileOptions) -> Outcome:
-    """Derive a canonical cascade (see :mod:`redfuser.cascade.canonical`) and choose its schedule."""
+def plan(cascade: Cascade, options: CompileOptions, memo: Memo | None = None) -> Outcome:
+    """Derive a canonical cascade (see :mod:`redfuser.cascade.canonical`) and choose its schedule.
+
+    Args:
+        memo: of the whole model, as for :func:`redfuser.algebra.derive`.
+    """
     from redfuser.algebra import derive
     from redfuser.tile.traffic import traffic
     from redfuser.tuning.cost import modelled_us
 
-    moved = traffic(cascade)
-    derivation: Derivation | None = None
+    outcome = Outcome(traffic(cascade))
     try:
-        precise = with_precision(cascade)
-        derivation = derive(precise, options.numerics)
+        outcome = replace(outcome, precise=(precise := with_precision(cascade)))
+        outcome = replace(outcome, derivation=(derivation := derive(precise, options.numerics, memo)))
         schedule = backend_for(options.target).schedule(precise, derivation)
     except Exception as failure:
-        return Outcome(moved, derivation, reason=_reason(failure))
-    return Outcome(moved, derivation, schedule, Time(modelled_us(moved, options.target), "modelled"))
+        return replace(outcome, reason=_reason(failure))
+    return replace(outcome, schedule=schedule, time=Time(modelled_us(outcome.traffic, options.target), "modelled"))
 
 
 def with_precision(cascade: Cascade) -> Cascade:
@@ -63,17 +69,18 @@ def with_precision(cascade: Cascade) -> Cascade:
     return sharpen_centres(widen(cascade))
 
 
-def fuse(cascade: Cascade, name: str, options: CompileOptions) -> Outcome:
+def fuse(cascade: Cascade, name: str, options: CompileOptions, memo: Memo | None = None) -> Outcome:
     """Plan, build, generate and check one canonical cascade.
 
     Args:
         name: of the kernel, unique in the module.
+        memo: as for :func:`plan`.
     """
-    outcome = plan(cascade, options)
-    if outcome.derivation is None or outcome.schedule is None:
+    outcome = plan(cascade, options, memo)
+    if outcome.precise is None or outcome.derivation is None or outcome.schedule is None:
         return outcome
     try:
-        kernel = _generate(cascade, name, outcome.derivation, outcome.schedule, options)
+        kernel = _generate(outcome.precise, name, outcome.derivation, outcome.schedule, options)
     except Exception as failure:
         return replace(outcome, schedule=None, time=None, reason=_reason(failure))
     if kernel.error is not None and not kernel.error.passed:
@@ -87,7 +94,7 @@ def _generate(
 ) -> Kernel:
     from redfuser.tile import build, verify
 
-    program = build(with_precision(cascade), derivation, schedule, name)
+    program = build(cascade, derivation, schedule, name)
     verify(program)
     return backend_for(options.target).generate(program, options.seed)
 

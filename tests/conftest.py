@@ -25,6 +25,7 @@ from redfuser.report.value import (
     TargetInfo,
     Time,
     Traffic,
+    WitnessEntry,
 )
 from redfuser.signature import TensorSpec
 from redfuser.targets import load_target
@@ -71,16 +72,17 @@ def fused_entry() -> CascadeEntry:
         derivation=DerivationEntry(
             form="rank-1",
             recurrences=(
-                RecurrenceEntry("m", "mul", (StateEntry("m.0", "max", "-inf", "x[row, k]"),), "max(m, -1e30)", "m.0"),
                 RecurrenceEntry(
-                    "t",
-                    "mul",
-                    (StateEntry("t.0", "sum", "0", "exp((x[row, k] - m.base))", ("exp((m.previous - m.base))",)),),
-                    None,
-                    "t.0",
+                    *("m", "m = max_k x", "·", (), None, ()),
+                    *((StateEntry("m", "max", "−∞", "x"),), "max(m, −1e+30)", "m"),
+                ),
+                RecurrenceEntry(
+                    *("t", "t = Σ_k exp(x − m)", "·", ("exp(x)",), "exp(−m)", (("exp(m′ − m)",),)),
+                    *((StateEntry("t", "sum", "0", "exp(x − m̃)", ("exp(m′ − m̃)",)),), None, "t·exp(m̃ − m)"),
                 ),
             ),
-            proofs=(ProofEntry("t: F = G * H", "pivot"), ProofEntry("t: merge", "float64 witnesses", 2.2e-16)),
+            proofs=(ProofEntry("t: F = G·H", "pivot"),),
+            witnesses=(WitnessEntry("random", 13, 2.2e-16), WitnessEntry("all -inf", 13, 0.0)),
         ),
         exactness="exact",
         strategy="single-segment",

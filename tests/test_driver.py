@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from models.attention import SPELLINGS, attention
+from models.builder import Builder
+from redfuser.algebra.derivation import Derivation
 from redfuser.artifact.contents import CompiledModule
+from redfuser.cascade.model import Cascade
 from redfuser.driver import analyze_model, compile_model
 from redfuser.errors import UnsupportedTargetError
 from redfuser.options import CompileOptions, Silent
@@ -73,6 +76,30 @@ def test_equal_layers_share_one_kernel(options: CompileOptions) -> None:
     fused = [entry.id for entry in compiled.report.cascades if entry.kind == "attention"]
     kernels = [kernel.name for kernel in compiled.kernels if kernel.name.startswith("attention")]
     assert len(fused) == 2 and len(kernels) == 1
+
+
+def test_a_hundred_equal_cascades_are_derived_once(
+    tmp_path: Path, options: CompileOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from redfuser.algebra import deriver
+
+    derived: list[Cascade] = []
+    real = deriver.derive_cascade
+
+    def counting(cascade: Cascade, relaxed: bool = False) -> Derivation:
+        derived.append(cascade)
+        return real(cascade, relaxed)
+
+    monkeypatch.setattr(deriver, "derive_cascade", counting)
+    build = Builder("softmaxes")
+    for number in range(100):
+        value = build.node("Softmax", build.input(f"x{number}", (4, 16)), axis=-1)
+        build.output(value, (4, 16), name=f"y{number}")
+    path = tmp_path / "softmaxes.onnx"
+    path.write_bytes(build.model().SerializeToString())
+    report = analyze_model(path, options, Silent())
+    assert report.kinds(fused_only=True) == {"softmax": 100}
+    assert len(derived) == 1
 
 
 def test_analysis_says_the_same_as_the_compile(tmp_path: Path, options: CompileOptions) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from redfuser.algebra.derivation import Component, Derivation, Recurrence
+from redfuser.algebra.derivation import Bound, Component, Derivation, Recurrence, Split
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Expr, Load, Tensor, loads, transform
 from redfuser.reason import Reason
@@ -98,6 +98,16 @@ def renamed(derivation: Derivation, name: str, names: Names) -> Derivation:
         correction = tuple(None if factor is None else names.expr(factor) for factor in part.correction)
         return replace(part, tensor=names.tensor(part.tensor), element=names.expr(part.element), correction=correction)
 
+    def split(item: Split) -> Split:
+        return Split(
+            tuple(map(names.expr, item.basis)),
+            item.factor and names.expr(item.factor),
+            tuple(tuple(map(names.expr, row)) for row in item.matrix),
+        )
+
+    def bound(item: Bound) -> Bound:
+        return replace(item, result=names.text(item.result), element=names.expr(item.element))
+
     def recurrence(item: Recurrence) -> Recurrence:
         return replace(
             item,
@@ -105,6 +115,7 @@ def renamed(derivation: Derivation, name: str, names: Names) -> Derivation:
             state=tuple(map(component, item.state)),
             base=None if item.base is None else names.expr(item.base),
             finish=names.expr(item.finish),
+            split=item.split and split(item.split),
         )
 
     obstacle = derivation.obstacle
@@ -113,5 +124,6 @@ def renamed(derivation: Derivation, name: str, names: Names) -> Derivation:
         cascade=name,
         recurrences=tuple(map(recurrence, derivation.recurrences)),
         proofs=tuple(replace(proof, claim=names.text(proof.claim)) for proof in derivation.proofs),
+        bounds=tuple(map(bound, derivation.bounds)),
         obstacle=obstacle and Reason(obstacle.code, names.text(obstacle.text), names.text(obstacle.witness)),
     )

@@ -10,14 +10,15 @@ within ``TOLERANCE`` of the sum of the elements' magnitudes, also as they would 
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from redfuser.algebra.analysis import Analysis
 from redfuser.algebra.budget import NotFusible
-from redfuser.algebra.derivation import Derivation, Proof
+from redfuser.algebra.derivation import Bound, Derivation, Proof, Witness
 from redfuser.algebra.monoids import pair
 from redfuser.algebra.replay import Replay, reduced
 from redfuser.algebra.rounding import EXACT, unrounded
@@ -28,6 +29,7 @@ from redfuser.expr import Tensor
 
 Array = np.ndarray[Any, Any]
 TOLERANCE = 1e-9
+FLOAT = "float64"
 _NUDGE = 1e-6
 #: errors below this part of 1 are never counted: the data are of order 1
 _FLOOR = 1e-3
@@ -67,58 +69,66 @@ def partitions(length: int) -> tuple[tuple[str, tuple[tuple[range, ...], ...]], 
     return (*streams, *merges)
 
 
-def check(cascade: Cascade, derivation: Derivation, tensors: dict[Tensor, Array]) -> tuple[Proof, ...]:
+def check(
+    cascade: Cascade, derivation: Derivation, tensors: dict[Tensor, Array], scenarios: tuple[str, ...]
+) -> tuple[Witness, ...]:
     """Compare the recurrences of ``derivation`` with ``cascade`` as it stands, on ``tensors``.
 
     Args:
         cascade: a small one, its first row axis counting scenarios.
         derivation: of that cascade. With reordered rounding the two must agree apart from the roundings.
+        scenarios: those to report; the others hold no data of their kind.
 
     Raises:
         NotFusible: ``witness-failed``, with the scenario, the cut and the two values.
     """
-    length = cascade.axis.extent
-    elements = "1 element" if length == 1 else f"{length} elements"
-    claim = f"{len(SCENARIOS)} scenarios of {elements}, folded and merged"
-    everywhere = tuple(name for name in SCENARIOS if not name.startswith("large"))
-    if derivation.exactness == EXACT:
-        return (Proof(claim, "float64", _compare(cascade, derivation, tensors, TOLERANCE, everywhere)),)
-    apart = _compare(*unrounded(cascade, derivation), tensors, TOLERANCE, ())
-    change = _compare(cascade, derivation, tensors, math.inf, everywhere)
-    return (
-        Proof(f"{claim}, without rounding", "float64", apart),
-        Proof(f"{claim}, with rounding", "float64", change),
-    )
+    strict = derivation.exactness == EXACT
+    if not strict:
+        cascade, derivation = unrounded(cascade, derivation)
+    everywhere = tuple(name for name in SCENARIOS if strict and not name.startswith("large"))
+    worst = np.zeros(len(SCENARIOS))
+    for partition, reduction, found, expected, values in _pairs(cascade, derivation, tensors):
+        error = _error(found, expected, _scale(reduction, values, frozenset(r.result for r in cascade.reductions)))
+        lenient = np.array([name not in everywhere for name in SCENARIOS]).reshape(-1, *(1,) * (error.ndim - 1))
+        error = np.where(~np.isfinite(expected) & lenient, 0.0, error)
+        if not np.all((error <= TOLERANCE) & np.isfinite(error)):
+            raise _failure(reduction, partition, found, expected, error)
+        worst = np.maximum(worst, error.reshape(len(SCENARIOS), -1).max(axis=1, initial=0.0))
+    errors = dict(zip(SCENARIOS, worst.tolist(), strict=True))
+    return tuple(Witness(name, cascade.axis.extent, errors[name]) for name in scenarios)
 
 
-def _compare(
-    cascade: Cascade,
-    derivation: Derivation,
-    tensors: dict[Tensor, Array],
-    tolerance: float,
-    strict: tuple[str, ...],
-) -> float:
-    """The largest error; fails where one is above the tolerance, or a NaN or infinity is in one only.
+def check_bound(cascade: Cascade, derivation: Derivation, tensors: dict[Tensor, Array], bound: Bound) -> Bound:
+    """The same comparison with the roundings, against ``bound``; gives it with the share that was met.
 
-    Outside the ``strict`` scenarios the recurrences may be finite where the unfused cascade isn't.
+    Raises:
+        NotFusible: ``rounding-not-bounded``, if it isn't kept.
     """
-    lenient = np.array([name not in strict for name in SCENARIOS])
+    share = bound.share
+    for partition, reduction, found, expected, values in _pairs(cascade, derivation, tensors):
+        if reduction.result.name != bound.result:
+            continue
+        limit = reduced(replace(reduction, combiner="sum"), bound.element, values, range(reduction.over.extent), FLOAT)
+        with np.errstate(all="ignore"):
+            excess = np.abs(found - expected) - TOLERANCE * np.abs(expected)
+            part = np.where(np.isfinite(excess) & (excess > 0), excess / limit, 0.0)
+        if not np.all(part <= 1):
+            raise NotFusible("rounding-not-bounded", f"{bound.result} passes its bound on {partition}", str(part.max()))
+        share = max(share, float(part.max(initial=0.0)))
+    return replace(bound, share=share)
+
+
+def _pairs(
+    cascade: Cascade, derivation: Derivation, tensors: dict[Tensor, Array]
+) -> Iterator[tuple[str, Reduction, Array, Array, dict[Tensor, Array]]]:
+    """Each reduction folded and merged at every partition, beside its value from the same earlier results."""
     replay = Replay(cascade, derivation, tensors)
-    results = frozenset(reduction.result for reduction in cascade.reductions)
-    worst = 0.0
     for name, segments in partitions(cascade.axis.extent):
         found = replay.run(segments)
         values = {**tensors, **found}
         for reduction in cascade.reductions:
-            result = found[reduction.result]
-            expected = reduced(reduction, reduction.map, values, range(cascade.axis.extent), "float64")
-            error = _error(result, expected, _scale(reduction, values, results))
-            excused = ~np.isfinite(expected) & lenient.reshape(-1, *(1,) * (error.ndim - 1))
-            error = np.where(excused, 0.0, error)
-            if not np.all((error <= tolerance) & np.isfinite(error)):
-                raise _failure(reduction, name, result, expected, error)
-            worst = max(worst, float(error.max(initial=0.0)))
-    return worst
+            expected = reduced(reduction, reduction.map, values, range(cascade.axis.extent), FLOAT)
+            yield name, reduction, found[reduction.result], expected, values
 
 
 def _scale(reduction: Reduction, values: dict[Tensor, Array], results: frozenset[Tensor]) -> Array:
@@ -129,7 +139,7 @@ def _scale(reduction: Reduction, values: dict[Tensor, Array], results: frozenset
     with np.errstate(all="ignore"):
         for nudge in (0.0, _NUDGE):
             nudged = {t: value * (1 + nudge) if t in results else value for t, value in values.items()}
-            elements = np.broadcast_to(np.abs(evaluate(reduction.map, nudged, mesh, "float64")), shape)
+            elements = np.broadcast_to(np.abs(evaluate(reduction.map, nudged, mesh, FLOAT)), shape)
             sizes = np.sum(elements, axis=-1) if reduction.combiner == "sum" else np.max(elements, axis=-1)
             total = total + np.where(np.isfinite(sizes), sizes, 1.0)
     return total

@@ -42,6 +42,23 @@ class Component:
 
 
 @dataclass(frozen=True)
+class Split:
+    """How a map comes apart, for people to read: nothing is computed from it, so no operand is cast.
+
+    Values of earlier results appear as such; ``X.previous`` is the value a correction starts from.
+
+    Args:
+        basis: G alone, or the functions f of finite rank, the map first.
+        factor: H, or what a basis leaves to the finish; ``None`` for 1.
+        matrix: ρ alone, or M, a row for each of ``basis``; empty where nothing is re-based.
+    """
+
+    basis: tuple[Expr, ...]
+    factor: Expr | None
+    matrix: tuple[tuple[Expr, ...], ...]
+
+
+@dataclass(frozen=True)
 class Recurrence:
     """The incremental form of one reduction (METHOD §2-3).
 
@@ -56,6 +73,7 @@ class Recurrence:
         base: the base point later elements use in place of this reduction's value, from its running value ``r``
             (a guarded form of it, so that it is always finite); ``None`` if no later reduction needs one.
         finish: the true value from the state and the final values of its dependencies.
+        split: how the map comes apart; ``None`` if it uses no earlier result.
     """
 
     result: Tensor
@@ -63,6 +81,7 @@ class Recurrence:
     state: tuple[Component, ...]
     base: Expr | None
     finish: Expr
+    split: Split | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.result.name}: state under {self.transform}"]
@@ -75,14 +94,46 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Proof:
-    """One identity that was established: what, by which means, and for numeric witnesses the largest error seen."""
+    """One identity or law that was established, and by which means."""
 
     claim: str
     by: str
-    error: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.claim} [{self.by}]" + ("" if self.error is None else f" error {self.error:.2e}")
+        return f"{self.claim} [{self.by}]"
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One kind of data on which the recurrences were folded and merged in float64.
+
+    Args:
+        scenario: the kind, as ``large mean``.
+        elements: how many the axis had.
+        error: largest difference from the unfused cascade, as a part of the elements' magnitude.
+    """
+
+    scenario: str
+    elements: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far reordered rounding can take a result from the exact one (METHOD §3).
+
+    Args:
+        result: name of the reduction.
+        element: the bound of the difference is Σ of this: what one rounding step changes.
+        share: the largest part of the bound that was met on the witness data; at most 1.
+    """
+
+    result: str
+    element: Expr
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.result}: off by at most the sum of {self.element}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +145,9 @@ class Derivation:
         form: ``rank-1``, ``finite-rank`` or ``resident`` (passes one after another over a row held on chip).
         recurrences: the incremental form, one for each reduction in the cascade's order; empty for ``resident``.
         exactness: ``exact`` or ``reordered-rounding`` (METHOD §3).
-        proofs: the certificate.
+        proofs: the certificate: what was proved.
+        witnesses: the certificate: what was tried.
+        bounds: for ``reordered-rounding``: of each result that rounds.
         obstacle: for ``resident``: why no incremental form exists.
     """
 
@@ -104,6 +157,8 @@ class Derivation:
     exactness: str
     proofs: tuple[Proof, ...]
     obstacle: Reason | None = None
+    witnesses: tuple[Witness, ...] = ()
+    bounds: tuple[Bound, ...] = ()
 
     @property
     def incremental(self) -> bool:
@@ -114,6 +169,10 @@ class Derivation:
         lines = [f"derivation of {self.cascade}: {self.form}, {self.exactness}"]
         lines += [f"  {item}" for item in self.recurrences]
         lines += [f"  proved {item}" for item in self.proofs]
+        lines += [f"  bound {item}" for item in self.bounds]
+        for elements in dict.fromkeys(item.elements for item in self.witnesses):
+            kinds = ", ".join(item.scenario for item in self.witnesses if item.elements == elements)
+            lines.append(f"  checked {elements} elements: {kinds}")
         if self.obstacle:
             lines.append(f"  obstacle {self.obstacle}")
         return "\n".join(lines)

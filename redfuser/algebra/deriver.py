@@ -8,12 +8,13 @@ from redfuser.algebra import certificate, witnesses
 from redfuser.algebra.analysis import Analysis, analyse
 from redfuser.algebra.assumptions import signs
 from redfuser.algebra.bases import needs
+from redfuser.algebra.bounds import rounding_error
 from redfuser.algebra.budget import Budget, NotFusible
 from redfuser.algebra.corrections import vanishing
-from redfuser.algebra.derivation import Derivation, Proof
+from redfuser.algebra.derivation import Bound, Derivation, Witness
 from redfuser.algebra.printing import NotPrintable
 from redfuser.algebra.recurrence import recurrences
-from redfuser.algebra.rounding import BOUND, EXACT, REORDERED
+from redfuser.algebra.rounding import EXACT, REORDERED
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Tensor
 
@@ -39,16 +40,20 @@ def derive_cascade(cascade: Cascade, relaxed: bool = False) -> Derivation:
 
 def _proved(cascade: Cascade, exactness: str) -> Derivation:
     analyses = analyses_of(cascade, exactness)
-    proofs = certificate.symbolic(analyses)
-    if exactness == REORDERED:
-        proofs = (*proofs, Proof(BOUND, "rounding bound"))
     try:
         items = recurrences(analyses, cascade)
     except NotPrintable as reason:
         raise NotFusible("not-printable", "no operator computes a part of the correction", str(reason)) from reason
     form = "rank-1" if all(len(item.state) == 1 for item in items) else "finite-rank"
-    derivation = Derivation(cascade.name, form, items, exactness, proofs)
-    return replace(derivation, proofs=(*proofs, *_checked(cascade, derivation, _masked(cascade, analyses, derivation))))
+    derivation = Derivation(cascade.name, form, items, exactness, certificate.symbolic(analyses))
+    if exactness == REORDERED:
+        derivation = replace(derivation, bounds=_bounds(cascade))
+    return _checked(cascade, derivation, _masked(cascade, analyses, derivation))
+
+
+def _bounds(cascade: Cascade) -> tuple[Bound, ...]:
+    errors = {item.result.name: rounding_error(item, cascade) for item in cascade.reductions}
+    return tuple(Bound(name, error, 0.0) for name, error in errors.items() if error is not None)
 
 
 def analyses_of(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
@@ -61,15 +66,19 @@ def analyses_of(cascade: Cascade, exactness: str) -> tuple[Analysis, ...]:
     return tuple(analyse(r, cascade, sign, budget, exactness == REORDERED) for r in cascade.reductions)
 
 
-def _checked(cascade: Cascade, derivation: Derivation, masked: frozenset[str]) -> tuple[Proof, ...]:
-    """The float64 check, of these very recurrences on the small form of the cascade."""
-    proofs: list[Proof] = []
+def _checked(cascade: Cascade, derivation: Derivation, masked: frozenset[str]) -> Derivation:
+    """With the float64 check, of these very recurrences on the small form of the cascade."""
+    found: list[Witness] = []
+    bounds = derivation.bounds
     for length in dict.fromkeys(min(length, cascade.axis.extent) for length in witnesses.LENGTHS):
         small = witnesses.Small(cascade, length)
         cut_down = small.derivation(derivation)
+        local = [replace(bound, element=small.expr(bound.element)) for bound in bounds]
         tensors = witnesses.data(small.cascade, masked)
-        proofs += certificate.check(small.cascade, cut_down, tensors)
-    return tuple(proofs)
+        found += certificate.check(small.cascade, cut_down, tensors, witnesses.scenarios(small.cascade, masked))
+        kept = [certificate.check_bound(small.cascade, cut_down, tensors, bound) for bound in local]
+        bounds = tuple(replace(bound, share=seen.share) for bound, seen in zip(bounds, kept, strict=True))
+    return replace(derivation, witnesses=tuple(found), bounds=bounds)
 
 
 def _masked(cascade: Cascade, analyses: tuple[Analysis, ...], derivation: Derivation) -> frozenset[str]:

@@ -18,6 +18,7 @@ from redfuser.algebra.elements import arrange
 from redfuser.algebra.printing import Leaves, times, to_expr
 from redfuser.algebra.separation import Symbol, origin
 from redfuser.algebra.specialise import specialise
+from redfuser.algebra.splits import split_of
 from redfuser.algebra.symbolic import Formula
 from redfuser.cascade.model import IDENTITIES, Cascade
 from redfuser.expr import Const, Expr, cast, number, op
@@ -50,7 +51,8 @@ def _recurrence(analysis: Analysis, cascade: Cascade, bases: Needs) -> Recurrenc
     if reduction.result in bases.based:
         base = base_of(analysis, cascade, bases, count if counted(analysis, bases) else None)
     finish = cast(_finish(analysis, cascade), reduction.result.dtype)
-    return Recurrence(reduction.result, analysis.separation.transform, state, base, finish)
+    split = split_of(analysis, cascade)
+    return Recurrence(reduction.result, analysis.separation.transform, state, base, finish, split)
 
 
 def _elements(analysis: Analysis, cascade: Cascade) -> tuple[Expr, ...]:

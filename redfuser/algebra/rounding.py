@@ -15,12 +15,6 @@ from redfuser.expr import Const, Expr, Op, transform
 
 EXACT, REORDERED = "exact", "reordered-rounding"
 
-#: what the report says of the error
-BOUND = (
-    "an element is rounded against the scale of the elements seen so far, not the final one; while the running scale "
-    "never exceeds the final, the sum is off by at most one rounding step at the final scale for each element"
-)
-
 
 def rounds(node: Expr) -> bool:
     """Whether ``node`` rounds a float to an integer or to a float of 8 bits."""

@@ -21,9 +21,10 @@ from typing import Any, TypeAlias
 import sympy
 
 from redfuser.algebra.assumptions import Sign
+from redfuser.algebra.dependence import Kinds
 from redfuser.algebra.rounding import clipped, rounds
 from redfuser.cascade.model import Cascade
-from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, walk
+from redfuser.expr import Const, Expr, Load, Op, walk
 
 #: a SymPy expression; SymPy carries no types
 Formula: TypeAlias = Any
@@ -85,31 +86,6 @@ class Reading:
     def __str__(self) -> str:
         where = ", ".join(f"{symbol} = {expr}" for symbol, expr in self.leaves.items())
         return f"{self.formula}  where {where}" if where else str(self.formula)
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """What each sub-expression of a map depends on."""
-
-    varying: frozenset[Expr]
-    depending: frozenset[Expr]
-
-    @staticmethod
-    def of(expr: Expr, over: Axis, results: frozenset[Tensor]) -> Kinds:
-        """Sort the sub-expressions of ``expr`` by whether they vary along ``over`` and use ``results``."""
-        varying: set[Expr] = set()
-        depending: set[Expr] = set()
-        for node in walk(expr):
-            if node == over or any(child in varying for child in node.children):
-                varying.add(node)
-            result = isinstance(node, Load) and node.tensor in results
-            if result or any(child in depending for child in node.children):
-                depending.add(node)
-        return Kinds(frozenset(varying), frozenset(depending))
-
-    def mixed(self, node: Expr) -> bool:
-        """Whether both the element and earlier results determine ``node``."""
-        return node in self.varying and node in self.depending
 
 
 def read(expr: Expr, cascade: Cascade, sign: Callable[[Expr], Sign], relaxed: bool = False) -> Reading:

@@ -47,6 +47,8 @@ SCENARIOS: dict[str, Scenario] = {
     "+inf entry": lambda g, x, score: _last(x, 1, np.inf) if score else x,
     "NaN entry": lambda g, x, score: _last(x, 1, np.nan) if score else x,
 }
+#: the scenarios that only differ in scores
+MASKS = frozenset({"-inf entries", "leading -inf", "all -inf", "+inf entry", "NaN entry"})
 
 
 class Small:
@@ -149,8 +151,18 @@ def data(cascade: Cascade, masked: frozenset[str]) -> dict[Tensor, Array]:
         masked: names of extrema whose scores also take infinities and NaN, as those of a softmax do.
     """
     generator = np.random.default_rng(2026)
-    scores = {node.tensor for r in cascade.reductions if r.result.name in masked for node in loads(r.map)}
+    scores = _scores(cascade, masked)
     return {tensor: _contents(tensor, generator, tensor in scores) for tensor in cascade.inputs}
+
+
+def scenarios(cascade: Cascade, masked: frozenset[str]) -> tuple[str, ...]:
+    """Those that :func:`data` holds something of its own for."""
+    masks = any("float" in tensor.dtype for tensor in _scores(cascade, masked))
+    return tuple(name for name in SCENARIOS if masks or name not in MASKS)
+
+
+def _scores(cascade: Cascade, masked: frozenset[str]) -> frozenset[Tensor]:
+    return frozenset(node.tensor for r in cascade.reductions if r.result.name in masked for node in loads(r.map))
 
 
 def _contents(tensor: Tensor, generator: np.random.Generator, score: bool) -> Array:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 
-from redfuser.algebra.derivation import Component, Derivation, Recurrence
+from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.detect import Boundary, Rejected
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.kinds import classify
-from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.expr import Axis, Expr, Load, Tensor, load, transform
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.expr import Axis
 from redfuser.reason import Reason
+from redfuser.report.derivations import describe_derivation
 from redfuser.report.value import (
     BoundaryEntry,
     CascadeEntry,
-    DerivationEntry,
     NumericError,
-    ProofEntry,
-    RecurrenceEntry,
     ReductionEntry,
-    StateEntry,
     TargetInfo,
     Time,
     Traffic,
 )
+from redfuser.report.writing import Writer
 from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule
 
@@ -38,6 +35,7 @@ def describe_target(target: Target) -> TargetInfo:
 
 def describe_cascade(
     cascade: Cascade,
+    derived: Cascade | None,
     derivation: Derivation | None,
     schedule: Schedule | None,
     traffic: Traffic,
@@ -46,7 +44,12 @@ def describe_cascade(
     reason: Reason | None,
     boundaries: Iterable[Boundary] = (),
 ) -> CascadeEntry:
-    """A cascade and what became of it; it is fused exactly where there is no reason against it."""
+    """A cascade and what became of it; it is fused exactly where there is no reason against it.
+
+    Args:
+        derived: the canonical cascade that ``derivation`` is of.
+    """
+    names = [tensor.name for tensor in cascade.inputs]
     return CascadeEntry(
         id=cascade.name,
         kind=classify(cascade),
@@ -54,7 +57,7 @@ def describe_cascade(
         reason=reason,
         onnx_nodes=cascade.onnx_nodes,
         reductions=tuple(map(describe_reduction, (*cascade.producers, *cascade.reductions))),
-        derivation=describe_derivation(derivation, cascade.inputs) if derivation else None,
+        derivation=describe_derivation(derived, derivation, names) if derived and derivation else None,
         exactness=derivation.exactness if derivation and reason is None else None,
         strategy=schedule.strategy if schedule else "unfused",
         schedule=_flat(schedule) if schedule else {},
@@ -79,7 +82,7 @@ def describe_rejected(name: str, rejected: Rejected, members: Sequence[Definitio
                 op=member.combiner,
                 axes=tuple(map(_axis, member.axes)),
                 over=", ".join(map(_axis, member.reduced)),
-                map=_text(member.body),
+                map=Writer().write(member.body),
             )
             for member in members
         ),
@@ -103,79 +106,9 @@ def describe_reduction(reduction: Reduction) -> ReductionEntry:
         op=reduction.combiner,
         axes=tuple(map(_axis, reduction.axes)),
         over=_axis(reduction.over),
-        map=_text(reduction.map),
+        map=Writer().write(reduction.map),
     )
-
-
-def describe_derivation(derivation: Derivation, inputs: Sequence[Tensor] = ()) -> DerivationEntry:
-    """A derivation as it is written on paper.
-
-    Args:
-        inputs: what the canonical inputs ``x0, x1, …`` are called in the model.
-    """
-    writer = _Writer(
-        {f"x{number}": tensor.name for number, tensor in enumerate(inputs)},
-        frozenset(recurrence.result.name for recurrence in derivation.recurrences),
-    )
-    return DerivationEntry(
-        form=derivation.form,
-        recurrences=tuple(map(writer.recurrence, derivation.recurrences)),
-        proofs=tuple(ProofEntry(proof.claim, proof.by, proof.error) for proof in derivation.proofs),
-        obstacle=derivation.obstacle,
-    )
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Writes expressions with the model's names for inputs, and results without the axes they always have."""
-
-    inputs: Mapping[str, str]
-    results: frozenset[str]
-
-    def recurrence(self, recurrence: Recurrence) -> RecurrenceEntry:
-        return RecurrenceEntry(
-            result=recurrence.result.name,
-            transform=recurrence.transform,
-            state=tuple(map(self.component, recurrence.state)),
-            base=None if recurrence.base is None else self.text(recurrence.base),
-            finish=self.text(recurrence.finish),
-        )
-
-    def component(self, component: Component) -> StateEntry:
-        return StateEntry(
-            name=component.tensor.name,
-            combiner=component.combiner,
-            identity=f"{IDENTITIES[component.combiner]:g}",
-            element=self.text(component.element),
-            correction=tuple(None if factor is None else self.text(factor) for factor in component.correction),
-        )
-
-    def text(self, expr: Expr) -> str:
-        return _text(transform(expr, self.rename))
-
-    def rename(self, node: Expr) -> Expr:
-        if not isinstance(node, Load):
-            return node
-        name = node.tensor.name
-        if name.partition(".")[0] in self.results:
-            return load(Tensor(name, (), node.dtype))
-        return replace(node, tensor=replace(node.tensor, name=self.inputs.get(name, name)))
 
 
 def _axis(axis: Axis) -> str:
     return f"{axis.name}<{axis.extent}"
-
-
-def _text(expr: Expr) -> str:
-    """The text form without the parentheses that group nothing: around the whole, or around a group of its own."""
-    text = f"({expr})"
-    opened: list[int] = []
-    closes: dict[int, int] = {}
-    for position, character in enumerate(text):
-        if character == "(":
-            opened.append(position)
-        elif character == ")":
-            closes[opened.pop()] = position
-    outer = {start for start, end in closes.items() if closes.get(start + 1) == end - 1}
-    dropped = {0, len(text) - 1} | {start + 1 for start in outer} | {closes[start + 1] for start in outer}
-    return "".join(character for position, character in enumerate(text) if position not in dropped)

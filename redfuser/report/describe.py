@@ -5,27 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from redfuser.report.document import Block, Document, Section
-from redfuser.report.value import (
-    CascadeEntry,
-    DerivationEntry,
-    FusionReport,
-    NumericError,
-    RecurrenceEntry,
-    ReductionEntry,
-    StateEntry,
-    Traffic,
-)
-
-#: operator name -> how "a under it with b" is written
-INFIX: dict[str, str] = {
-    "sum": "{} + {}",
-    "add": "{} + {}",
-    "prod": "{} * {}",
-    "mul": "{} * {}",
-    "pow": "{} ^ {}",
-    "max": "max({}, {})",
-    "min": "min({}, {})",
-}
+from redfuser.report.paper import derivation_lines
+from redfuser.report.value import CascadeEntry, FusionReport, NumericError, ReductionEntry, Traffic
 
 HEADER = ("cascade", "kind", "verdict", "strategy", "memory traffic", "time", "why not")
 
@@ -119,7 +100,7 @@ def _section(entry: CascadeEntry) -> Section:
         witness = (f"witness: {entry.reason.witness}",) if entry.reason.witness else ()
         blocks.append(Block("why not", (f"{entry.reason.text} [{entry.reason.code}]", *witness)))
     if entry.derivation is not None:
-        blocks.append(Block("derivation", tuple(_derivation(entry.derivation, entry.exactness))))
+        blocks.append(Block("derivation", tuple(derivation_lines(entry.derivation, entry.exactness))))
     if entry.schedule:
         choices = ", ".join(f"{name} {value}" for name, value in sorted(entry.schedule.items()))
         blocks.append(Block("schedule", (f"{entry.strategy}: {choices}",)))
@@ -138,57 +119,6 @@ def _section(entry: CascadeEntry) -> Section:
 
 def _reduction(entry: ReductionEntry) -> str:
     return f"{entry.name}[{', '.join(entry.axes)}] = {entry.op} over {entry.over} of {entry.map}"
-
-
-def _derivation(entry: DerivationEntry, exactness: str | None) -> Iterable[str]:
-    yield entry.form + (f", {exactness}" if exactness else "")
-    for recurrence in entry.recurrences:
-        yield from _recurrence(recurrence)
-    if entry.obstacle is not None:
-        yield f"no incremental form: {entry.obstacle.text} [{entry.obstacle.code}]"
-        if entry.obstacle.witness:
-            yield f"  witness: {entry.obstacle.witness}"
-    for proof in entry.proofs:
-        error = "" if proof.error is None else f", error {proof.error:.1e}"
-        yield f"proved: {proof.claim} ({proof.by}{error})"
-
-
-def _recurrence(entry: RecurrenceEntry) -> Iterable[str]:
-    yield f"{entry.result}:"
-    for part in entry.state:
-        yield f"  start  {part.name} := {part.identity}"
-    for part in entry.state:
-        yield f"  tile   {part.name} := {_update(part, entry)}"
-    if entry.base is not None:
-        yield f"  base   {entry.result}.base := {entry.base}"
-    yield f"  end    {entry.result} := {entry.finish}"
-
-
-def _update(part: StateEntry, entry: RecurrenceEntry) -> str:
-    """``t.0 * rho + sum of element``: the state so far, re-based, joined with the tile's contribution."""
-    pairs = zip(entry.state, part.correction, strict=False)
-    terms = [_rebase(entry.transform, other.name, factor) for other, factor in pairs if factor is not None]
-    total = f"{part.combiner} of {_grouped(part.element)}"
-    for term in reversed(terms or [part.name]):
-        total = INFIX[part.combiner].format(term, total)
-    return total
-
-
-def _rebase(transform: str, name: str, factor: str) -> str:
-    """A state component under ⊗ with its correction; a correction by one says nothing."""
-    if transform == "mul" and factor == "1":
-        return name
-    return INFIX[transform].format(name, _grouped(factor))
-
-
-def _grouped(text: str) -> str:
-    """In parentheses, unless nothing can bind tighter: no space outside parentheses and brackets."""
-    depth = 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == " " and depth == 0:
-            return f"({text})"
-    return text
 
 
 def _traffic(traffic: Traffic) -> Iterable[str]:

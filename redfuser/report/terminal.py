@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from io import StringIO
 
+from redfuser.report.ascii import ascii_document
 from redfuser.report.document import Document, Section, plain
 
 STYLES = {"fused": "green", "unfused": "yellow", "better": "green", "worse": "red"}
 
 
-def render(document: Document, *, details: bool = False, width: int = 120, color: bool = False) -> str:
-    """The lead and the table; with ``details`` also every section. Ends in a newline."""
+def render(
+    document: Document, *, details: bool = False, width: int = 120, color: bool = False, ascii: bool = False
+) -> str:
+    """The lead and the table; with ``details`` also every section. Ends in a newline.
+
+    Args:
+        ascii: in plain characters only.
+    """
     from rich.console import Console
 
+    document = ascii_document(document) if ascii else document
     buffer = StringIO()
     console = Console(
         file=buffer,
@@ -27,7 +35,7 @@ def render(document: Document, *, details: bool = False, width: int = 120, color
     for line in document.lead:
         console.print(plain(line), soft_wrap=True)
     if document.rows:
-        console.print(_table(document))
+        console.print(_table(document, ascii))
     if details:
         for section in document.sections:
             console.print()
@@ -35,13 +43,13 @@ def render(document: Document, *, details: bool = False, width: int = 120, color
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).rstrip() + "\n"
 
 
-def _table(document: Document) -> object:
-    from rich.box import SIMPLE_HEAD
+def _table(document: Document, ascii: bool) -> object:
+    from rich.box import MARKDOWN, SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     used = [i for i in range(len(document.header)) if any(row[i] for row in document.rows)]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=MARKDOWN if ascii else SIMPLE_HEAD, pad_edge=False)
     for i in used:
         table.add_column(document.header[i], overflow="fold")
     for row in document.rows:

@@ -3,11 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from redfuser.algebra.derivation import Component, Derivation, Recurrence
 from redfuser.cascade.model import Reduction
 from redfuser.expr import Tensor, axis, load, op
 from redfuser.records import RecordError
-from redfuser.report.collect import describe_derivation, describe_reduction, describe_target
+from redfuser.report.collect import describe_reduction, describe_target
 from redfuser.report.value import CascadeEntry, FusionReport
 from redfuser.targets import load_target
 
@@ -74,27 +73,13 @@ def test_entries_come_from_the_stages_values() -> None:
     entry = describe_reduction(reduction)
     assert (entry.axes, entry.over, entry.map) == (("row<4",), "k<8", "x[row, k]")
 
-    canonical = load(replace(x, name="x0"), row, k)
-    state = Component(Tensor("m.0", (4,), "float32"), "max", op("add", canonical, reduction.value), (None,))
-    recurrence = Recurrence(m, "mul", (state,), None, load(Tensor("m.0", (4,), "float32"), row))
-    derivation = describe_derivation(
-        Derivation("c", "rank-1", (recurrence,), "exact", ()), (replace(x, name="scores"),)
-    )
-    (described,) = derivation.recurrences
-    assert described.state[0].identity == "-inf" and described.state[0].correction == (None,)
-    # The model's names for inputs; results without the axes they always have; no parentheses around the whole.
-    assert described.state[0].element == "scores[row, k] + m"
-    assert described.finish == "m.0"
 
-
-def test_parentheses_that_group_nothing_are_dropped() -> None:
+def test_maps_have_the_brackets_they_need() -> None:
     row, k = axis("row", 4), axis("k", 8)
     x = load(Tensor("x", (4, 8), "float32"), row, k)
     both = op("mul", op("add", x, x), op("sub", x, x))
-    entry = describe_reduction(Reduction(Tensor("m", (4,), "float32"), "sum", (row,), k, both))
-    assert entry.map == "(x[row, k] + x[row, k]) * (x[row, k] - x[row, k])"
-    nested = describe_reduction(Reduction(Tensor("m", (4,), "float32"), "sum", (row,), k, op("exp", op("exp", both))))
-    assert nested.map == "exp(exp((x[row, k] + x[row, k]) * (x[row, k] - x[row, k])))"
+    entry = describe_reduction(Reduction(Tensor("m", (4,), "float32"), "sum", (row,), k, op("exp", both)))
+    assert entry.map == "exp((x[row, k] + x[row, k])·(x[row, k] − x[row, k]))"
 
 
 def test_targets_are_described_alike() -> None:
