@@ -66,6 +66,14 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     )
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """``--threads`` and ``--device`` of a command that runs an artifact."""
+    parser.add_argument("--threads", type=positive, metavar="N", help="threads to use (default: all cores)")
+    parser.add_argument(
+        "--device", metavar="cpu|cuda[:N]", help="where to run (default: the first that fits the target)"
+    )
+
+
 def positive(text: str) -> int:
     """A positive integer.
 

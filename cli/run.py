@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redfuser.errors import OutputError
 from redfuser.report.document import plain
 
-from .arguments import add_common, positive
+from .arguments import add_common, add_device
 from .feeds import add_feeds, read_feeds
 from .output import print_json
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
     parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="what compile wrote")
     add_feeds(parser)
-    parser.add_argument("--threads", type=positive, metavar="N", help="threads to use (default: all cores)")
+    add_device(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.npz", help="write the outputs there")
     add_common(parser)
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from redfuser.artifact.load import load
 
-    model = load(arguments.artifact, arguments.threads)
+    model = load(arguments.artifact, arguments.threads, arguments.device)
     outputs = model(read_feeds(arguments, model.inputs))
     if arguments.output is not None:
         save_arrays(outputs, arguments.output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redfuser.errors import VerificationError
 from redfuser.report.document import plain
 
-from .arguments import add_common, positive
+from .arguments import add_common, add_device
 from .feeds import add_feeds, read_feeds
 from .output import print_json, progress
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="what compile wrote")
     parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model it was compiled from")
     add_feeds(parser)
-    parser.add_argument("--threads", type=positive, metavar="N", help="threads to use (default: all cores)")
+    add_device(parser)
     add_common(parser)
 
 
@@ -41,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         outputs: tuple[OutputAccuracy, ...] = ()
         if arguments.model is not None:
             feeds = read_feeds(arguments, manifest.inputs)
-            outputs = compare_with_oracle(arguments.artifact, arguments.model, feeds, arguments.threads, shown)
+            outputs = compare_with_oracle(
+                arguments.artifact, arguments.model, feeds, arguments.threads, shown, arguments.device
+            )
     passed = all(output.accuracy.passed for output in outputs)
     if arguments.format == "json":
         compared = [output.as_data() for output in outputs]

@@ -24,11 +24,11 @@ class Artifact:
     manifest: Manifest
     report: FusionReport
 
-    def load(self, threads: int | None = None) -> LoadedModel:
+    def load(self, threads: int | None = None, device: str | None = None) -> LoadedModel:
         """The module, ready to run. See :func:`redfuser.load`."""
         from redfuser.artifact.load import load
 
-        return load(self.path, threads)
+        return load(self.path, threads, device)
 
 
 def compile(

@@ -35,7 +35,12 @@ class OutputAccuracy:
 
 
 def compare_with_oracle(
-    artifact: Path, model: Path, feeds: Mapping[str, np.ndarray], threads: int | None, progress: Progress
+    artifact: Path,
+    model: Path,
+    feeds: Mapping[str, np.ndarray],
+    threads: int | None,
+    progress: Progress,
+    device: str | None = None,
 ) -> tuple[OutputAccuracy, ...]:
     """Run the module, ONNX Runtime and the graph in float64 on the same inputs.
 
@@ -44,6 +49,7 @@ def compare_with_oracle(
         model: the ONNX file it was compiled from.
         feeds: an array for every input.
         threads: for the module and for ONNX Runtime; ``None`` means all cores.
+        device: where the module runs; see :func:`redfuser.load`.
 
     Raises:
         VerificationError: the model isn't the one the artifact was compiled from.
@@ -55,7 +61,7 @@ def compare_with_oracle(
     from redfuser.oracle import run_float64, run_onnxruntime
 
     progress.stage("load the artifact and the model")
-    module = load(artifact, threads)
+    module = load(artifact, threads, device)
     loaded = load_model(model)
     if loaded.digest != module.manifest.model.sha256:
         raise VerificationError(

@@ -13,7 +13,6 @@ from redfuser.algebra.derivation import Derivation
 from redfuser.artifact.contents import CompiledModule
 from redfuser.cascade.model import Cascade
 from redfuser.driver import analyze_model, compile_model
-from redfuser.errors import UnsupportedTargetError
 from redfuser.options import CompileOptions, Silent
 from redfuser.oracle import random_inputs, run_float64
 from redfuser.targets import load_target
@@ -126,9 +125,3 @@ def test_failed_generation_falls_back_with_its_reason(
     assert entry.reason.code == "generation-failed" and "no registers left" in entry.reason.witness
     feeds = random_inputs(compiled.inputs, seed=1)
     assert all(np.isfinite(v).all() for v in run(compiled, tmp_path, feeds).values())
-
-
-def test_gpu_target_is_refused_by_name(tmp_path: Path) -> None:
-    path = save(tmp_path, "eager", spelling="eager")
-    with pytest.raises(UnsupportedTargetError, match="h800"):
-        compile_model(path, CompileOptions(load_target("h800")), Silent())

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from redfuser.artifact.device import check_device, open_device
 from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
-from redfuser.host import CPUINFO, missing_features, read_flags, usable_cores
-from redfuser.report.value import TargetInfo
+from redfuser.host import usable_cores
 from redfuser.signature import TensorSpec
 
 THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
@@ -26,10 +26,12 @@ class LoadedModel:
     Args:
         manifest: of the artifact.
         machine: TVM's ``relax.VirtualMachine``.
+        device: TVM's device that it runs on.
     """
 
     manifest: Manifest
     machine: Any
+    device: Any
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -55,7 +57,7 @@ class LoadedModel:
         """
         from tvm.runtime import tensor
 
-        arguments = [tensor(array) for array in check_feeds(self.inputs, feeds)]
+        arguments = [tensor(array, self.device) for array in check_feeds(self.inputs, feeds)]
         result = self.machine["main"](*arguments)
         results = [result] if hasattr(result, "numpy") else list(result)
         return {spec.name: array.numpy() for spec, array in zip(self.outputs, results, strict=True)}
@@ -85,7 +87,7 @@ def check_feeds(specs: tuple[TensorSpec, ...], feeds: Mapping[str, np.ndarray]) 
     return arrays
 
 
-def load(path: str | Path, threads: int | None = None) -> LoadedModel:
+def load(path: str | Path, threads: int | None = None, device: str | None = None) -> LoadedModel:
     """Load the artifact in a folder.
 
     TVM runs one thread unless told otherwise, and reads the number when it first runs: so ``threads`` (or, where
@@ -95,9 +97,10 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     Args:
         path: what ``compile`` wrote.
         threads: worker threads.
+        device: ``cpu``, ``cuda`` or ``cuda:1``; the first device of the target's kind if not given.
 
     Raises:
-        UsageError: the folder isn't an artifact.
+        UsageError: the folder isn't an artifact, or the device isn't of the kind it was compiled for.
         VerificationError: its manifest or module cannot be read.
         MissingToolError: apache-tvm isn't usable, or this machine lacks what the module was compiled for.
     """
@@ -105,30 +108,15 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     manifest = read_manifest(folder)
     if not (folder / MODULE).is_file():
         raise VerificationError(f"{str(folder / MODULE)!r} is missing", "compile the model again")
-    if CPUINFO.is_file():
-        check_processor(manifest.target, read_flags(CPUINFO.read_text(encoding="utf-8")))
+    number = check_device(manifest.target, device)
     if threads is not None:
         os.environ[THREADS_VARIABLES[0]] = str(threads)
     elif not any(os.environ.get(name) for name in THREADS_VARIABLES):
         os.environ[THREADS_VARIABLES[0]] = str(usable_cores())
-    return LoadedModel(manifest, _open(folder / MODULE))
+    return _open(manifest, folder / MODULE, number)
 
 
-def check_processor(target: TargetInfo, flags: frozenset[str]) -> None:
-    """Refuse code that would stop with an illegal instruction.
-
-    Raises:
-        MissingToolError: names what the processor with these kernel flags lacks.
-    """
-    missing = missing_features(target.arch, target.features, flags) if target.kind == "cpu" and flags else ()
-    if missing:
-        raise MissingToolError(
-            f"the module was compiled for {target.name}; this processor lacks {', '.join(missing)}",
-            "compile with --target cpu on this machine, or for a lesser target: redfuser targets",
-        )
-
-
-def _open(module: Path) -> Any:
+def _open(manifest: Manifest, module: Path, number: int) -> LoadedModel:
     try:
         import tvm
         from tvm import relax
@@ -136,11 +124,13 @@ def _open(module: Path) -> Any:
         raise MissingToolError(
             f"apache-tvm cannot be imported: {error}", "redfuser doctor says what is missing"
         ) from error
+    device = open_device(manifest.target, number)
     # TVM raises whatever its loader meets: OSError, RuntimeError or a class of its own below it.
     try:
-        return relax.VirtualMachine(tvm.runtime.load_module(str(module)), tvm.cpu())
+        machine = relax.VirtualMachine(tvm.runtime.load_module(str(module)), device)
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise VerificationError(
             f"{str(module)!r} cannot be loaded: {first}", "redfuser verify checks its files"
         ) from error
+    return LoadedModel(manifest, machine, device)

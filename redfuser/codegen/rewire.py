@@ -23,12 +23,14 @@ class Replacement:
         name: its global symbol; replacements of one name share one kernel.
         inputs: variables and constants of ``main``.
         outputs: variables bound in ``main`` that the kernel defines from now on.
+        scratch: memory to pass after the outputs, for the time of the call.
     """
 
     kernel: tvm.tirx.PrimFunc | None
     name: str
     inputs: tuple[relax.Expr, ...]
     outputs: tuple[relax.Var, ...]
+    scratch: tuple[relax.TensorStructInfo, ...] = ()
 
     def __str__(self) -> str:
         outputs = ", ".join(var.name_hint for var in self.outputs)
@@ -102,7 +104,7 @@ def _groups(
 
 
 def _call(each: Replacement, kernel: tvm.ir.GlobalVar | None) -> list[relax.Binding]:
-    infos = [var.struct_info for var in each.outputs]
+    infos = [*(var.struct_info for var in each.outputs), *each.scratch]
     inputs, wanted = list(each.inputs), infos if len(infos) > 1 else infos[0]
     value = (
         relax.call_dps_packed(each.name, inputs, wanted) if kernel is None else relax.call_tir(kernel, inputs, wanted)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import redfuser
-from redfuser.artifact.load import THREADS_VARIABLES, check_feeds, check_processor
+from redfuser.artifact.device import check_capability, check_device, check_processor
+from redfuser.artifact.load import THREADS_VARIABLES, check_feeds
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
 from redfuser.report.value import TargetInfo
@@ -105,3 +106,32 @@ def test_a_lesser_processor_is_refused() -> None:
     check_processor(avx512, frozenset())
     with pytest.raises(MissingToolError, match="lacks made-up"):
         check_processor(TargetInfo("odd", "cpu", "made-up"), frozenset({"sse2"}))
+
+
+@pytest.mark.parametrize(
+    ("arch", "capability", "fits"),
+    [
+        ("sm_90a", "9.0", True),
+        ("sm_90a", "9.1", False),
+        ("sm_80", "8.0", True),
+        ("sm_80", "8.6", True),
+        ("sm_86", "8.0", False),
+        ("sm_80", "9.0", False),
+    ],
+)
+def test_machine_code_runs_on_its_own_architecture(arch: str, capability: str, fits: bool) -> None:
+    target = TargetInfo("some-gpu", "gpu", arch)
+    if fits:
+        check_capability(target, capability)
+        return
+    with pytest.raises(MissingToolError, match=f"some-gpu .{arch}.*{capability}"):
+        check_capability(target, capability)
+
+
+def test_the_device_must_be_of_the_target_s_kind() -> None:
+    gpu, cpu = TargetInfo("h800", "gpu", "sm_90a"), TargetInfo("cpu-x86-64", "cpu", "x86-64")
+    assert [check_device(gpu, wanted) for wanted in (None, "cuda", "cuda:3")] == [0, 0, 3]
+    assert check_device(cpu, None) == check_device(cpu, "cpu") == 0
+    for target, wanted in ((gpu, "cpu"), (cpu, "cuda"), (gpu, "gpu"), (gpu, "cuda:x")):
+        with pytest.raises(UsageError):
+            check_device(target, wanted)

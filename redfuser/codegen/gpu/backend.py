@@ -1,15 +1,15 @@
-"""The GPU back end."""
+"""The GPU back end: tile programs through TileLang, everything else through TVM; machine code by nvcc."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Kernel, Placement
-from redfuser.errors import UnsupportedTargetError
+from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
 
@@ -17,30 +17,37 @@ if TYPE_CHECKING:
     from tvm import IRModule
 
 
+class NotGenerated(Exception):
+    """A cascade for which there is no GPU kernel."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class GpuBackend:
-    """Implements :class:`redfuser.codegen.backend.Backend`: analysis only in this version."""
+    """Implements :class:`redfuser.codegen.backend.Backend`; a kernel's code is its :class:`GpuProgram`."""
 
     target: GpuTarget
 
     def require_tools(self) -> None:
-        """Refuse to generate code."""
-        self._refuse()
+        """nvcc, and the host compiler that it needs."""
+        from redfuser.codegen.gpu.toolkit import find_nvcc
+
+        find_nvcc()
 
     def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
         """The strategy alone."""
         return Schedule("single-segment" if derivation.incremental else "resident")
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
-        """Refuse."""
-        self._refuse()
+        """Refuse: tile programs have no GPU code yet."""
+        raise NotGenerated(Reason("no-gpu-kernel", "this version generates no GPU kernels for cascades"))
 
     def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
-        """Refuse."""
-        self._refuse()
+        """One library; every kernel as machine code for the target."""
+        from redfuser.codegen.gpu.module import Fused, assemble
 
-    def _refuse(self) -> NoReturn:
-        raise UnsupportedTargetError(
-            f"no code generator for {self.target.name} in this version",
-            "compile for a CPU target; redfuser targets lists them",
-        )
+        fused = [Fused(p.kernel.code, p.inputs, p.outputs) for p in placements]
+        return assemble(module, fused, self.target)

@@ -1,22 +1,40 @@
-"""A builder of kernels, where the tools are installed."""
+"""Tools that GPU tests need and skip without."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from redfuser.codegen.gpu import Builder
 from redfuser.codegen.gpu.toolchain import find_toolchain
+from redfuser.codegen.gpu.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
+from tests.codegen.gpu.recording import Recorder, build_recorder
 
 
 @pytest.fixture(scope="session")
 def builder() -> Iterator[Builder]:
-    """Keeps nothing between runs."""
+    """A builder of kernels that keeps nothing between runs."""
     try:
         find_toolchain()
     except MissingToolError as missing:
         pytest.skip(f"{missing.message}: {missing.hint}")
     with Builder(workers=1, cache=None) as builder:
         yield builder
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> Path:
+    """The CUDA compiler."""
+    try:
+        return find_nvcc()
+    except MissingToolError as missing:
+        pytest.skip(missing.message)
+
+
+@pytest.fixture(scope="session")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
+    """A CUDA driver that records."""
+    return build_recorder(tmp_path_factory.mktemp("recorder"))

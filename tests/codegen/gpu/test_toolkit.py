@@ -14,14 +14,6 @@ from redfuser.errors import MissingToolError
 DOUBLE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
-@pytest.fixture
-def nvcc() -> Path:
-    try:
-        return find_nvcc()
-    except MissingToolError as missing:
-        pytest.skip(missing.message)
-
-
 def test_equal_sources_give_equal_machine_code(nvcc: Path) -> None:
     first, second = compile_cuda(DOUBLE, "sm_90a"), compile_cuda(DOUBLE, "sm_90a")
     assert first.code == second.code and first.code.startswith(b"\x7fELF")

@@ -1,0 +1,86 @@
+"""The whole model as one library for a GPU: fused kernels in their places, the rest scheduled, all machine code.
+
+Imports TVM: import it lazily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
+from redfuser.codegen.gpu.launch import build_programs, program_symbol, static_object
+from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
+from redfuser.codegen.gpu.remainder import machine_code, schedule_remainder
+from redfuser.codegen.gpu.remainder.device import PIPELINE
+from redfuser.codegen.gpu.symbols import undefined_symbols
+from redfuser.codegen.gpu.value import GpuProgram
+from redfuser.codegen.rewire import Replacement, rewire
+from redfuser.targets import GpuTarget
+
+HOST = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64"}
+
+#: The launcher opens the driver itself; its symbols stay inside.
+LINK_OPTIONS = ("-Wl,--exclude-libs,ALL", "-ldl", "-pthread")
+
+
+@dataclass(frozen=True)
+class GpuAssembly(Assembly):
+    """A compiled module for a GPU."""
+
+    def write(self, path: Path) -> None:
+        """Write the shared library.
+
+        Raises:
+            MissingToolError: there is no C++ compiler to link with.
+            AssertionError: a kernel was left out; a bug of ours.
+        """
+        super().write(path)
+        missing = [name for name in undefined_symbols(path) if name.startswith(PACKED_PREFIX)]
+        assert not missing, f"kernels are called but not in the library: {', '.join(missing)}"
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A fused program and the place in ``main`` it takes: see :class:`redfuser.codegen.rewire.Replacement`."""
+
+    program: GpuProgram
+    inputs: tuple[relax.Expr, ...]
+    outputs: tuple[relax.Var, ...]
+
+
+def assemble(module: tvm.IRModule, fused: Sequence[Fused], target: GpuTarget) -> Assembly:
+    """Compile a lowered model.
+
+    Args:
+        module: of a :class:`redfuser.frontend.LoweredModel`.
+
+    Raises:
+        ValueError: a fused program depends on itself.
+        MissingToolError, CudaError: see :mod:`redfuser.codegen.gpu.toolkit`.
+    """
+    machine = tvm.target.Target({"kind": "cuda", "arch": target.arch.rstrip("af")}, host=HOST)
+    programs = {each.program.name: each.program for each in fused}
+    module = fuse_elementwise(rewire(module, [_replacement(each) for each in fused]))
+    module, kinds = schedule_remainder(module, machine)
+    executable = _build(module, list(programs.values()), machine, target.arch)
+    kinds |= {program_symbol(name): "fused" for name in programs}
+    return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS)
+
+
+def _replacement(each: Fused) -> Replacement:
+    scratch = tuple(relax.TensorStructInfo(tensor.shape, tensor.dtype) for tensor in each.program.workspaces)
+    return Replacement(None, program_symbol(each.program.name), each.inputs, each.outputs, scratch)
+
+
+def _build(module: tvm.IRModule, programs: Sequence[GpuProgram], machine: tvm.target.Target, arch: str) -> Any:
+    if programs:
+        symbols = [program_symbol(program.name) for program in programs]
+        module = module.with_attr("external_mods", [static_object(build_programs(programs), symbols)])
+    with tvm.transform.PassContext(opt_level=3), machine, machine_code(arch):
+        return relax.build(module, target=machine, relax_pipeline=to_machine(), tir_pipeline=PIPELINE)

@@ -1,0 +1,117 @@
+"""A whole model for a GPU on a machine without one: compiled, loaded and run on a driver that records."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redfuser.codegen.gpu.symbols import undefined_symbols
+from tests.codegen.gpu.recording import ROOT, Recorder
+
+MODEL = ROOT / "models" / "tiny_bert.onnx"
+
+#: Loads and runs an artifact as the README shows it: with apache-tvm alone.
+ALONE = """
+import sys, numpy, tvm
+from tvm import relax
+module = tvm.runtime.load_module(sys.argv[1])
+machine = relax.VirtualMachine(module, tvm.cuda(0))
+feed = tvm.runtime.tensor(numpy.ones((1, 32), "int64"), tvm.cuda(0))
+print(machine["main"](feed, feed).shape, "redfuser" in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def artifact(nvcc: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small BERT for an H800."""
+    output = tmp_path_factory.mktemp("gpu") / "tiny"
+    compile_model(output)
+    return output
+
+
+def compile_model(output: Path, **environment: str) -> None:
+    command = [sys.executable, "-m", "redfuser_cli.main", "compile", str(MODEL), "--target", "h800", "-q"]
+    command += ["-o", str(output), "--dump", str(output.with_suffix(".dump"))]
+    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+
+
+def test_every_kernel_is_launched_as_often_as_it_is_called(artifact: Path, recorder: Recorder) -> None:
+    done = recorder.redfuser("run", artifact, "--device", "cuda")
+    assert done.code == 0, done.output
+    assert "last_hidden_state: float32[1, 32, 64]" in done.output
+    assembly = next(artifact.with_suffix(".dump").glob("*module.txt")).read_text()
+    calls = {
+        line.split(":")[0]: int(line.split()[-2])
+        for line in assembly.splitlines()
+        if ", called " in line and ": fused," not in line
+    }
+    launched = [event["kernel"].removesuffix("_kernel") for event in done.of("launch")]
+    assert {name: launched.count(name) for name in calls} == calls
+    assert all(event["machine"] == 190 for event in done.of("load"))
+
+
+def test_launches_keep_within_the_device(artifact: Path, recorder: Recorder) -> None:
+    for event in recorder.redfuser("run", artifact).of("launch"):
+        assert min(event["grid"]) >= 1 and event["grid"][0] < 2**31 and max(event["grid"][1:]) < 2**16
+        assert 1 <= event["block"][0] * event["block"][1] * event["block"][2] <= 1024
+        assert event["shared"] <= 227 * 1024
+        assert all(argument.get("allocation", 0) >= 0 for argument in event["arguments"])
+
+
+def test_the_artifact_runs_with_tvm_alone(artifact: Path, recorder: Recorder) -> None:
+    done = recorder.run("-c", ALONE, str(artifact / "module.so"))
+    assert done.code == 0 and "(1, 32, 64) False" in done.output, done.output
+
+
+def test_the_artifact_holds_no_source_and_lacks_no_kernel(artifact: Path) -> None:
+    module = artifact / "module.so"
+    content = module.read_bytes()
+    assert not [text for text in (b"__global__", b"blockIdx", b".target sm_") if text in content]
+    assert not [name for name in undefined_symbols(module) if name.startswith("rf_")]
+
+
+def test_nothing_is_claimed_as_measured(artifact: Path) -> None:
+    report = json.loads((artifact / "report.json").read_text())
+    assert report["target"] == {
+        "name": "h800", "kind": "gpu", "arch": "sm_90a", "features": report["target"]["features"], "cores": 132
+    }  # fmt: skip
+    times = [entry["time"] for entry in report["cascades"] if entry["time"] is not None]
+    assert all(time["how"] == "modelled" for time in times)
+    assert all(entry["error"] is None for entry in report["cascades"])
+
+
+@pytest.mark.parametrize("command", [["run"], ["verify", "--model", str(MODEL)]])
+def test_a_machine_without_gpu_is_told_so(artifact: Path, command: list[str]) -> None:
+    arguments = [*command, str(artifact), "--device", "cuda"]
+    done = subprocess.run(
+        [sys.executable, "-m", "redfuser_cli.main", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        pytest.skip("this machine has a GPU")
+    assert done.returncode == 8 and "no usable NVIDIA GPU" in done.stderr
+
+
+def test_another_architecture_is_refused(artifact: Path, recorder: Recorder) -> None:
+    done = recorder.redfuser("run", artifact, capability=80)
+    assert done.code == 8 and "sm_90a" in done.output and "8.0" in done.output
+    done = recorder.run("-c", ALONE, str(artifact / "module.so"), capability=80)
+    assert done.code and "compiled for sm_90a; device 0 (Recorder 0) has compute capability 8.0" in done.output
+
+
+def test_an_old_driver_is_refused(artifact: Path, recorder: Recorder) -> None:
+    done = recorder.run("-c", ALONE, str(artifact / "module.so"), version=12040)
+    assert done.code and "supports CUDA 12.4, but 13.0 is needed" in done.output
+
+
+def test_rebuilds_are_byte_identical_elsewhere(artifact: Path, tmp_path: Path) -> None:
+    again = tmp_path / "deeper" / "tiny"
+    again.parent.mkdir()
+    compile_model(again, PYTHONHASHSEED="7", TMPDIR=str(tmp_path))
+    contents = [{p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in (artifact, again)]
+    assert contents[0] == contents[1]
+    assert all(str(tmp_path).encode() not in content for content in contents[1].values())
