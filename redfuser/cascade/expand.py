@@ -1,7 +1,8 @@
 """Inlining of element-wise definitions into one expression. No TVM.
 
-Three kinds are inlined: those that lead to a member of the cascade (they must be computed on the tile),
-intermediates that aren't kept in memory, and *views*: movement and cheap arithmetic on one element.
+Four kinds are inlined: those that lead to a member of the cascade (they must be computed on the tile),
+intermediates that aren't kept in memory, *views*: movement and cheap arithmetic on one element, and
+*positions*: cheap arithmetic on where the element is, such as a causal mask.
 Everything else stays a load of a stored tensor.
 """
 
@@ -17,6 +18,7 @@ from redfuser.indexing import linear, simplify
 #: Operators cheap enough to repeat wherever the element is read.
 VIEW_OPERATORS = frozenset({"cast", "add", "sub", "mul", "div", "abs", "max", "min", "pow", "select", "not"})
 VIEW_OPERATORS |= {"eq", "ne", "lt", "le", "gt", "ge"}
+POSITION_OPERATORS = VIEW_OPERATORS | {"and", "or", "floordiv", "floormod"}
 
 
 def is_view(body: Expr) -> bool:
@@ -25,6 +27,12 @@ def is_view(body: Expr) -> bool:
     if len(read) != 1 or any(loads(i) for i in read[0].indices):
         return False
     return all(isinstance(n, Load | Const) or n in walk_indices(read[0]) or _is_cheap(n) for n in walk(body))
+
+
+def is_position(body: Expr) -> bool:
+    """Whether an element depends on nothing but where it is, by cheap arithmetic."""
+    operators = {node.name for node in walk(body) if isinstance(node, Op)}
+    return not loads(body) and operators <= POSITION_OPERATORS
 
 
 def walk_indices(node: Load) -> frozenset[Expr]:
@@ -79,7 +87,8 @@ class Expander:
         definition = self.graph.definitions.get(name)
         if definition is None or definition.is_reduction:
             return False
-        return self.reaches(name) or name not in self.graph.stored or is_view(definition.body)
+        own = self.reaches(name) or name not in self.graph.stored
+        return own or is_view(definition.body) or is_position(definition.body)
 
     def body(self, definition: Definition) -> Expr:
         """A definition's element over its own axes, everything inlinable inlined, indices simplified."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from redfuser.cascade.bands import Band, find_band
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.tir import Fragment, NotExtractable, extract_primfunc
 from redfuser.expr import Const, Expr, Load, Tensor, axis, load, number, transform
@@ -36,6 +37,7 @@ class _GraphReader:
         self.inputs_of: dict[str, tuple[str, ...]] = {}
         self.fragments: dict[Any, Fragment | None] = {}
         self.constants: dict[Any, str] = {}
+        self.bands: dict[str, Band | None] = {}
 
     def read(self) -> tuple[Graph, dict[str, Any]]:
         from tvm import relax
@@ -118,17 +120,21 @@ class _GraphReader:
         *inputs, output = fragment.parameters
         renamed: dict[Tensor, Tensor] = {}
         scalars: dict[Tensor, Const] = {}
+        bands: dict[Tensor, Band] = {}
         for parameter, argument in zip(inputs, arguments, strict=True):
             constant = self._scalar(argument)
             if constant is not None and all(s == 1 for s in parameter.shape):
                 scalars[parameter] = constant
+            elif (band := self._band(argument)) is not None and len(parameter.shape) >= 2:
+                bands[parameter] = band
             renamed[parameter] = Tensor(argument, parameter.shape, parameter.dtype)
         for definition in fragment.definitions:
             local = definition.tensor
             name = binding if local == output else f"{binding}.{local.name}"
             renamed[local] = Tensor(name, local.shape, local.dtype)
         for definition in fragment.definitions:
-            body = _rename(definition.body, renamed, scalars)
+            # A matrix product with a banded weight stays a product with a weight.
+            body = _rename(definition.body, renamed, scalars, {} if definition.reduced else bands)
             tensor = renamed[definition.tensor]
             self.definitions[tensor.name] = Definition(
                 tensor, definition.axes, definition.reduced, definition.combiner, body, binding
@@ -145,11 +151,26 @@ class _GraphReader:
         dtype = str(value.struct_info.dtype)
         return Const("bool", bool(item)) if dtype == "bool" else number(item, dtype)
 
+    def _band(self, name: str) -> Band | None:
+        """The band that a constant is, if it is one."""
+        from tvm import relax
 
-def _rename(body: Expr, tensors: Mapping[Tensor, Tensor], scalars: Mapping[Tensor, Const]) -> Expr:
+        value = self.values.get(name)
+        if not isinstance(value, relax.Constant):
+            return None
+        if name not in self.bands:
+            self.bands[name] = find_band(value.data.numpy(), str(value.struct_info.dtype))
+        return self.bands[name]
+
+
+def _rename(
+    body: Expr, tensors: Mapping[Tensor, Tensor], scalars: Mapping[Tensor, Const], bands: Mapping[Tensor, Band]
+) -> Expr:
     def rule(node: Expr) -> Expr:
-        if isinstance(node, Load):
-            return scalars.get(node.tensor) or Load(node.dtype, tensors[node.tensor], node.indices)
-        return node
+        if not isinstance(node, Load):
+            return node
+        if node.tensor in bands:
+            return bands[node.tensor].at(node.indices)
+        return scalars.get(node.tensor) or Load(node.dtype, tensors[node.tensor], node.indices)
 
     return transform(body, rule)

@@ -21,6 +21,9 @@ _LIMIT = 1 << 20
 
 def bounds_of(value: Expr) -> tuple[int, int]:
     """Least and greatest value that an index expression may take."""
+    if isinstance(value, Op) and value.name == "select":
+        lows, highs = zip(*map(bounds_of, value.args[1:]), strict=True)
+        return min(lows), max(highs)
     if isinstance(value, Op) and value.name in ("min", "max"):
         lows, highs = zip(*map(bounds_of, value.args), strict=True)
         join = min if value.name == "min" else max

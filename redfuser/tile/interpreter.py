@@ -148,7 +148,9 @@ class _Block:
         return self.ranges.get(coordinate, range(coordinate.extent))
 
     def _stream(self, stream: Stream) -> None:
-        start, stop = (int(self._evaluate(bound, tuple(self.ranges)).item()) for bound in (stream.start, stream.stop))
+        first_points = {a: np.asarray(points.start) for a, points in self.ranges.items()}
+        bounds = (evaluate(bound, self.memory, first_points, self.dtype) for bound in (stream.start, stream.stop))
+        start, stop = (int(bound) for bound in bounds)
         for first in range(start, stop, stream.tile):
             self.ranges[stream.axis] = range(first, min(first + stream.tile, stop))
             self.run(stream.body)

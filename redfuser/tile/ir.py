@@ -103,7 +103,11 @@ class Store:
 
 @dataclass(frozen=True)
 class Stream:
-    """Run ``body`` for each tile of ``axis`` in order, from ``start`` to ``stop`` (expressions over grid axes)."""
+    """Run ``body`` for each tile of ``axis`` in order, from ``start`` to ``stop``.
+
+    Bounds are expressions over grid axes, each standing for the first point of the block's tile, and over
+    elements in memory at grid axes of tile 1, as conditions of a ``select``.
+    """
 
     axis: Axis
     tile: int

@@ -12,6 +12,7 @@ from redfuser.tile.common import StrategyError, bind, grid_of, stream_tile, writ
 from redfuser.tile.emitter import Emitter
 from redfuser.tile.ir import Phase, Schedule, Store, Tile, TileProgram
 from redfuser.tile.recurrence import States, rebased
+from redfuser.tile.skipping import plan_skipping
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,16 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
         for reduction, recurrence in zip(cascade.reductions, derivation.recurrences, strict=True)
         for component in recurrence.state
     }
+    skipping = plan_skipping(cascade, derivation, schedule, grid)
+    bounds = skipping.narrow(segments.bounds(cascade.axis.extent), tile)
     return TileProgram(
         cascade.name,
         cascade.inputs,
         tuple(output.tensor for output in cascade.outputs),
-        tuple(workspaces.values()),
+        (*skipping.workspaces, *workspaces.values()),
         (
-            _fold(cascade, derivation, grid, tile, segments, workspaces),
+            *skipping.look(),
+            _fold(cascade, derivation, (Tile(segments.axis, 1), *grid), tile, bounds, workspaces),
             _merge(cascade, derivation, grid, segments, workspaces),
         ),
         schedule,
@@ -74,15 +78,16 @@ def _fold(
     derivation: Derivation,
     grid: tuple[Tile, ...],
     tile: int,
-    segments: Segments,
+    bounds: tuple[Expr, Expr],
     workspaces: dict[str, Tensor],
 ) -> Phase:
-    emitter = Emitter(cascade, (Tile(segments.axis, 1), *grid))
+    """Each segment's states, stored at the segment; the grid begins with the segments."""
+    emitter = Emitter(cascade, grid)
     states = States(emitter, cascade, derivation)
-    states.fold(tile, segments.bounds(cascade.axis.extent))
+    states.fold(tile, bounds)
     for name, workspace in workspaces.items():
         buffer = states.components[name]
-        where = (segments.axis, *buffer.axes)
+        where = (grid[0].axis, *buffer.axes)
         emitter.emit(Store(workspace, where, where, buffer.value))
     return emitter.phase()
 

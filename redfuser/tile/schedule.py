@@ -11,8 +11,10 @@ from redfuser.expr import Axis, Load, axes_of, loads
 from redfuser.indexing import linear
 from redfuser.targets import CpuTarget
 from redfuser.tile.common import streams
+from redfuser.tile.hidden import find_hidden
 from redfuser.tile.ir import Schedule
 from redfuser.tile.products import split_product
+from redfuser.tile.skipping import SKIP_HIDDEN
 
 #: Row tiles, the widest first: what register tiles of a matrix product are made of.
 ROW_TILES = (64, 32, 16)
@@ -42,7 +44,8 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
     """
     incremental = streams(cascade, derivation)
     if has_products(cascade):
-        return _Products(cascade, incremental, target, stationary_row(cascade)).choose()
+        hides = incremental and bool(find_hidden(cascade, derivation).limits)
+        return _Products(cascade, incremental, target, stationary_row(cascade), hides).choose()
     return _Rows(cascade, incremental, target).choose()
 
 
@@ -92,12 +95,18 @@ def _segments(cascade: Cascade, incremental: bool, blocks: int, cores: int) -> i
 
 @dataclass(frozen=True)
 class _Products:
-    """Attention and other cascades with matrix products; ``rows`` is the axis that shares loads of an operand."""
+    """Attention and other cascades with matrix products.
+
+    Args:
+        rows: the axis that shares loads of an operand.
+        hides: whether a mask of positions hides elements, which may then be skipped.
+    """
 
     cascade: Cascade
     incremental: bool
     target: CpuTarget
     rows: Axis | None
+    hides: bool
 
     def choose(self) -> Choice:
         tile = self._row_tile()
@@ -129,7 +138,9 @@ class _Products:
         tiles += self._value_tiles(tile)
         tiles.append((self.cascade.axis.name, max(min(STREAM_TILE, self.cascade.axis.extent), 1)))
         fill_a_vector = self.rows is not None and 2 * self.rows.extent >= self.target.lanes
-        return Schedule(strategy, tuple(tiles), segments, self.rows.name if self.rows and fill_a_vector else "")
+        lanes = self.rows.name if self.rows and fill_a_vector else ""
+        options = ((SKIP_HIDDEN, 1),) if self.hides and strategy != "resident" else ()
+        return Schedule(strategy, tuple(tiles), segments, lanes, options)
 
     def _value_tiles(self, rows: int) -> list[tuple[str, int]]:
         """Wide value axes are cut so that an accumulator stays in the second-level cache."""
@@ -144,7 +155,8 @@ class _Products:
             return f"{work}, so {self.cascade.axis.name} is cut in {chosen.segments} segments"
         if chosen.strategy == "resident":
             return f"{work}; no incremental form, so the row stays in cache"
-        return f"{work} stream {self.cascade.axis.name}"
+        skipped = ", without the tiles that the mask hides" if self.hides else ""
+        return f"{work} stream {self.cascade.axis.name}{skipped}"
 
     def _alternatives(self, chosen: Schedule) -> tuple[Schedule, ...]:
         strategies = {chosen.strategy: chosen.segments, "resident": 1}

@@ -8,6 +8,7 @@ from redfuser.tile.common import grid_of, stream_tile, whole, write_outputs
 from redfuser.tile.emitter import Emitter
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.recurrence import States
+from redfuser.tile.skipping import plan_skipping
 
 
 def build_single_segment(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:
@@ -16,10 +17,13 @@ def build_single_segment(cascade: Cascade, derivation: Derivation, schedule: Sch
     Raises:
         StrategyError: the schedule doesn't fit the outputs.
     """
-    emitter = Emitter(cascade, grid_of(cascade, schedule))
+    grid = grid_of(cascade, schedule)
+    skipping = plan_skipping(cascade, derivation, schedule, grid)
+    emitter = Emitter(cascade, grid)
     tile = stream_tile(cascade, schedule)
     states = States(emitter, cascade, derivation)
-    states.fold(tile, whole(cascade.axis))
+    states.fold(tile, skipping.narrow(whole(cascade.axis), tile))
     write_outputs(emitter, cascade, states.results, tile)
     outputs = tuple(output.tensor for output in cascade.outputs)
-    return TileProgram(cascade.name, cascade.inputs, outputs, (), (emitter.phase(),), schedule)
+    phases = (*skipping.look(), emitter.phase())
+    return TileProgram(cascade.name, cascade.inputs, outputs, skipping.workspaces, phases, schedule)

@@ -88,7 +88,11 @@ class _PhaseChecker:
         if stream.axis in self.tiles or not 1 <= stream.tile <= max(stream.axis.extent, 1):
             raise TileError(stream, "a stream needs a free axis and a tile between one point and all of it")
         for bound in (stream.start, stream.stop):
-            self._single_point(stream, bound, ())
+            self._single_point(stream, bound, [tile.axis for tile in self.phase.grid])
+            for node in loads(bound):
+                self._single_point(stream, node, ())
+                if node.tensor not in self.readable:
+                    raise TileError(stream, f"{node.tensor.name} is not an input or a filled workspace")
         low, high = bounds_of(stream.start)[0], bounds_of(stream.stop)[1]
         if low < 0 or high > stream.axis.extent:
             raise TileError(stream, "a stream must stay inside its axis")

@@ -12,6 +12,7 @@ from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Const, Expr, Tensor, axes_of, axis, index, load, loads, number, op
 from redfuser.tile import Schedule, TileProgram, build, verify
+from redfuser.tile.skipping import SKIP_HIDDEN
 
 F32 = "float32"
 STRATEGIES = ("single-segment", "multi-segment", "resident")
@@ -33,9 +34,12 @@ def keep(name: str, result: Expr, axes: tuple[Axis, ...]) -> Output:
     return Output(tensor(name, *axes, dtype=result.dtype), axes, axes, result)
 
 
-def program(cascade: Cascade, strategy: str, segments: int = 1, lanes: str = "", **tiles: int) -> TileProgram:
-    """The verified program of a strategy with tiles by axis name."""
-    schedule = Schedule(strategy, tuple(tiles.items()), segments, lanes)
+def program(
+    cascade: Cascade, strategy: str, segments: int = 1, lanes: str = "", skip: bool = False, **tiles: int
+) -> TileProgram:
+    """The verified program of a strategy with tiles by axis name; ``skip`` passes over what a mask hides."""
+    options = ((SKIP_HIDDEN, 1),) if skip else ()
+    schedule = Schedule(strategy, tuple(tiles.items()), segments, lanes, options)
     result = build(cascade, derive(cascade), schedule)
     verify(result)
     return result
@@ -53,7 +57,8 @@ class Attention:
 
     Args:
         groups: query heads for each key head.
-        mask: ``none``, ``add`` (a float tensor over queries and keys) or ``bool`` (a select with finfo.min).
+        mask: ``none``, ``add`` (a float tensor over queries and keys), ``bool`` (a select with finfo.min), or of
+            positions with -inf: ``causal`` (keys up to the query), ``window`` (and no more than 5 before it).
         guard: the exporter's IsNaN guard around the probabilities.
         score: applied to the scaled and masked score.
     """
@@ -99,6 +104,11 @@ class Attention:
     def _masked(self, score: Expr, i: Axis, j: Axis) -> Expr:
         if self.mask == "none":
             return score
+        if self.mask in ("causal", "window"):
+            seen = op("le", j, i)
+            if self.mask == "window":
+                seen = op("and", seen, op("ge", j, op("sub", i, index(5))))
+            return op("add", score, op("select", seen, value(0), value(float("-inf"))))
         mask = load(tensor("mask", i, j, dtype="bool" if self.mask == "bool" else F32), i, j)
         if self.mask == "bool":
             mask = op("select", mask, value(0), value(float(np.finfo(np.float32).min)))
@@ -108,7 +118,7 @@ class Attention:
         """Random inputs; ``visible`` (queries × keys, about two thirds if not given) goes into the mask."""
         cascade = self.cascade()
         result = random_inputs(cascade)
-        if self.mask != "none":
+        if self.mask in ("add", "bool"):
             if visible is None:
                 visible = np.random.default_rng(1).random((self.q_len, self.kv_len)) < 0.67
             result["mask"] = visible if self.mask == "bool" else np.where(visible, 0, -np.inf).astype(F32)

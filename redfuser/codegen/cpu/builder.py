@@ -100,16 +100,18 @@ class Builder:
 
     def coordinate(self, name: str, value: Expr, extent: int) -> Expr:
         """Name an index that lies in ``range(extent)``."""
-        from tvm.tirx import Bind, Var
-
         if extent == 1:
             return index(0)
-        if isinstance(value, Axis):
-            return value
-        named = axis(self.unique(name), extent)
-        self.variables[named] = Var(named.name, self.dtype)
-        self.emit(Bind(self.variables[named], self.index(value)))
-        return named
+        return value if isinstance(value, Axis) else self.named(name, self.index(value), extent)
+
+    def named(self, name: str, value: PrimExpr, extent: int) -> Axis:
+        """A coordinate of its own for a value of the index type that lies in ``range(extent)``."""
+        from tvm.tirx import Bind, Var
+
+        coordinate = axis(self.unique(name), extent)
+        self.variables[coordinate] = Var(coordinate.name, self.dtype)
+        self.emit(Bind(self.variables[coordinate], value))
+        return coordinate
 
     def bind(self, name: str, value: PrimExpr) -> PrimExpr:
         """Keep a value that is used more than once.

@@ -14,6 +14,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from redfuser.codegen.cpu.access import Access
 from redfuser.codegen.cpu.builder import Builder
 from redfuser.codegen.cpu.expressions import Translator
@@ -27,8 +29,8 @@ from redfuser.codegen.cpu.region import Region, Span, whole
 from redfuser.codegen.cpu.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.strides import Strides
 from redfuser.codegen.cpu.types import in_memory
-from redfuser.evaluate import evaluate
-from redfuser.expr import Axis, Expr, Tensor, axes_of, index, op, substitute
+from redfuser.evaluate import evaluate, open_mesh
+from redfuser.expr import Axis, Expr, Op, Tensor, axes_of, index, op, substitute
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Phase, Statement, Store, Stream, Tile, TileProgram
 
@@ -188,8 +190,7 @@ class PhaseWriter:
 
     def _stream(self, stream: Stream, region: Region, done: Mapping[Axis, int]) -> None:
         """Whole tiles in a loop, then what is left: one copy of the body for every remainder that occurs."""
-        points = region.points()
-        start, stop = (substitute(bound, points) for bound in (stream.start, stream.stop))
+        start, stop = (self._bound(bound, stream.axis, region) for bound in (stream.start, stream.stop))
         lengths = stream_lengths(stream)
         length = op("sub", stop, start)
         counts = {n // stream.tile for n in lengths}
@@ -214,6 +215,14 @@ class PhaseWriter:
             with self.builder.when(self._scalar(left).equal(self.builder.number(rest))):
                 self._iteration(stream, here, rest, region, done)
 
+    def _bound(self, bound: Expr, along: Axis, region: Region) -> Expr:
+        """A bound at a block; one that depends on what is in memory gets a name."""
+        here = substitute(bound, region.points())
+        if not isinstance(here, Op) or here.name != "select":
+            return here
+        value = self.translator.value(bound, region).astype(self.builder.dtype)
+        return self.builder.named(f"{along.name}_bound", value, along.extent + 1)
+
     def _iteration(self, stream: Stream, first: Expr, width: int, region: Region, done: Mapping[Axis, int]) -> None:
         if width:
             spans = {**region.spans, stream.axis: Span(first, index(0), width)}
@@ -230,10 +239,16 @@ MOST_REMAINDERS = 3
 
 def stream_lengths(stream: Stream) -> set[int]:
     """How many points a stream may run over, for all values of the axes that its bounds use."""
-    used = sorted(axes_of(stream.start) | axes_of(stream.stop), key=lambda a: a.name)
     lengths = set()
-    for point in product(*(range(a.extent) for a in used)):
-        mesh: dict[Axis, Any] = dict(zip(used, point, strict=True))
-        start, stop = (int(evaluate(bound, {}, mesh)) for bound in (stream.start, stream.stop))
-        lengths.add(max(stop - start, 0))
+    for start, stop in product(_alternatives(stream.start), _alternatives(stream.stop)):
+        mesh = open_mesh(sorted(axes_of(start) | axes_of(stop), key=lambda a: a.name))
+        length = evaluate(op("max", op("sub", stop, start), index(0)), {}, mesh)
+        lengths |= set(np.unique(length).tolist())
     return lengths or {0}
+
+
+def _alternatives(bound: Expr) -> list[Expr]:
+    """What a bound may be, whatever its conditions turn out to be."""
+    if isinstance(bound, Op) and bound.name == "select":
+        return [choice for branch in bound.args[1:] for choice in _alternatives(branch)]
+    return [bound]

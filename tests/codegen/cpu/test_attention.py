@@ -48,6 +48,18 @@ def test_two_row_axes_in_one_tile(queries: int, lanes: str) -> None:
     assert_matches(program(attention.cascade(), "single-segment", 1, lanes, h=4, i=5, j=5), attention.inputs())
 
 
+@pytest.mark.parametrize("strategy", ["single-segment", "multi-segment"])
+@pytest.mark.parametrize("mask", ["causal", "window"])
+@pytest.mark.parametrize("spoil", [0.0, np.nan, np.inf])
+def test_what_a_mask_hides_is_skipped_unless_it_shows(mask: str, strategy: str, spoil: float) -> None:
+    attention = Attention(mask=mask, q_len=37, kv_len=45, dim=16, v_dim=16)
+    inputs = attention.inputs()
+    inputs["v"][0, 0, 40] += spoil
+    skipping = program(attention.cascade(), strategy, 2, "i", skip=True, i=16, j=16)
+    out = assert_matches(skipping, inputs)["out"].reshape(37, 2, 16)
+    assert np.isnan(out[:, 0]).any() == bool(spoil) and not np.isnan(out[:, 1]).any()
+
+
 @pytest.mark.parametrize(("dim", "v_dim"), [(1, 1), (5, 7), (72, 80), (16, 5)])
 @pytest.mark.parametrize("queries", [1, 18])
 def test_any_head_size(dim: int, v_dim: int, queries: int) -> None:
