@@ -30,7 +30,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--target", default="cpu", metavar="NAME", help="device, or a .toml that describes one (default: cpu)"
     )
     parser.add_argument(
-        "--dim", action="append", default=[], metavar="NAME=EXTENT", help="value of a symbolic dimension"
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=N|LOW:HIGH",
+        help="fix a symbolic dimension, or give the sizes it may have when the module runs (default: 1:65536)",
     )
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=1x128", help="whole shape of one input")
     parser.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,24 +14,44 @@ from .arguments import natural
 if TYPE_CHECKING:
     import numpy as np
 
-    from redfuser.signature import TensorSpec
+    from redfuser.signature import DimRange, TensorSpec
 
 
 def add_feeds(parser: argparse.ArgumentParser) -> None:
     """``--input``, ``--inputs`` and ``--seed``."""
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="array for one input")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="arrays by input name")
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of inputs not given"
+    )
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of inputs not given (default: 0)")
 
 
-def read_feeds(arguments: argparse.Namespace, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
-    """Arrays given in files; random ones for the inputs left.
+def read_samples(
+    arguments: argparse.Namespace, specs: tuple[TensorSpec, ...], dims: Mapping[str, DimRange]
+) -> list[tuple[dict[str, int], dict[str, np.ndarray]]]:
+    """Arrays given in files, and random ones for the inputs left, in several sizes of the symbolic dimensions left.
+
+    Returns:
+        Sizes of all symbolic dimensions, and arrays of these sizes; one pair at least.
 
     Raises:
-        UsageError: a file cannot be read or isn't a plain array file, or a name is no input.
+        UsageError: a file cannot be read or isn't a plain array file, or a name is no input or dimension.
     """
-    from redfuser.oracle import random_inputs
+    from redfuser.oracle import random_inputs, sample_sizes
 
+    dims = {name: dims[name] for spec in specs for name in spec.shape if isinstance(name, str)}  # in order
+    given = _given(arguments, specs)
+    known = _known_sizes(arguments, specs, given, dims)
+    left = tuple(spec for spec in specs if spec.name not in given)
+    samples = []
+    for sizes in sample_sizes({name: bounds for name, bounds in dims.items() if name not in known}):
+        sizes = {name: {**sizes, **known}[name] for name in dims}
+        samples.append((sizes, {**random_inputs([spec.at(sizes) for spec in left], arguments.seed), **given}))
+    return samples
+
+
+def _given(arguments: argparse.Namespace, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
     given: dict[str, np.ndarray] = dict(_read_archive(arguments.inputs)) if arguments.inputs else {}
     for item in arguments.input:
         name, found, path = item.rpartition("=")
@@ -40,7 +61,29 @@ def read_feeds(arguments: argparse.Namespace, specs: tuple[TensorSpec, ...]) -> 
     unknown = sorted(given.keys() - {spec.name for spec in specs})
     if unknown:
         raise UsageError(f"no input is called {unknown[0]!r}", f"inputs are {', '.join(map(str, specs)) or 'none'}")
-    return {**random_inputs(tuple(spec for spec in specs if spec.name not in given), arguments.seed), **given}
+    return given
+
+
+def _known_sizes(
+    arguments: argparse.Namespace,
+    specs: tuple[TensorSpec, ...],
+    given: Mapping[str, np.ndarray],
+    dims: Mapping[str, DimRange],
+) -> dict[str, int]:
+    """Sizes from ``--dim`` and from the arrays given; whether they fit is the artifact's affair."""
+    from redfuser.options import parse_dims
+
+    sizes: dict[str, int] = {}
+    for name, size in parse_dims(arguments.dim).items():
+        if name not in dims:
+            raise UsageError(f"--dim: no dimension is called {name!r}", f"there are: {', '.join(dims) or 'none'}")
+        if not isinstance(size, int):
+            raise UsageError(f"--dim {name}={size}: one size is needed here", f"for example --dim {name}={size.low}")
+        sizes[name] = size
+    for spec in specs:
+        shape = given[spec.name].shape if spec.name in given else ()
+        sizes |= {name: size for name, size in zip(spec.shape, shape, strict=False) if isinstance(name, str)}
+    return sizes
 
 
 def _read_archive(path: Path) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from redfuser.errors import OutputError
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_device
-from .feeds import add_feeds, read_feeds
+from .feeds import add_feeds, read_samples
 from .output import print_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     from redfuser.artifact.load import load
 
     model = load(arguments.artifact, arguments.threads, arguments.device)
-    outputs = model(read_feeds(arguments, model.inputs))
+    samples = read_samples(arguments, model.inputs, model.manifest.dims)
+    _, feeds = samples[len(samples) // 2]  # neither the smallest size nor the largest
+    outputs = model(feeds)
     if arguments.output is not None:
         save_arrays(outputs, arguments.output)
     summaries = [summarise(name, array) for name, array in outputs.items()]

@@ -10,7 +10,7 @@ from redfuser.errors import VerificationError
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_device
-from .feeds import add_feeds, read_feeds
+from .feeds import add_feeds, read_samples
 from .output import print_json, progress
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
         manifest = verify_files(arguments.artifact)
         outputs: tuple[OutputAccuracy, ...] = ()
         if arguments.model is not None:
-            feeds = read_feeds(arguments, manifest.inputs)
+            samples = read_samples(arguments, manifest.inputs, manifest.dims)
             outputs = compare_with_oracle(
-                arguments.artifact, arguments.model, feeds, arguments.threads, shown, arguments.device
+                arguments.artifact, arguments.model, samples, arguments.threads, shown, arguments.device
             )
     passed = all(output.accuracy.passed for output in outputs)
     if arguments.format == "json":

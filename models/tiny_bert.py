@@ -19,7 +19,11 @@ PATH = Path(__file__).with_suffix(".onnx")
 
 @dataclass(frozen=True)
 class BertShape:
-    """Sizes of the model."""
+    """Sizes of the model.
+
+    Args:
+        symbolic: batch and length are named dimensions; ``length`` is then the number of position embeddings.
+    """
 
     layers: int = 2
     hidden: int = 64
@@ -28,6 +32,17 @@ class BertShape:
     vocabulary: int = 200
     batch: int = 1
     length: int = 32
+    symbolic: bool = False
+
+    @property
+    def tokens(self) -> tuple[int | str, int | str]:
+        """Shape of the token ids."""
+        return ("batch", "length") if self.symbolic else (self.batch, self.length)
+
+    @property
+    def same_tokens(self) -> tuple[int, int]:
+        """The first two extents of a Reshape that keeps them."""
+        return (0, 0) if self.symbolic else (self.batch, self.length)
 
 
 class _Bert:
@@ -41,11 +56,14 @@ class _Bert:
     def write(self) -> ModelProto:
         """Token ids and a padding mask in, hidden states out."""
         shape, build = self.shape, self.build
-        size = (shape.batch, shape.length)
+        size = shape.tokens
         ids = build.input("input_ids", size, "int64")
         mask = build.input("attention_mask", size, "int64")
         words = build.node("Gather", self.weight("word_embeddings", shape.vocabulary, shape.hidden), ids)
         positions = self.weight("position_embeddings", shape.length, shape.hidden)
+        if shape.symbolic:
+            length = build.node("Shape", ids, start=1, end=2)
+            positions = build.node("Slice", positions, build.constant([0]), length, build.constant([0]))
         hidden = self.norm("embeddings", build.node("Add", words, positions))
         bias = self.mask_bias(mask)
         for layer in range(shape.layers):
@@ -83,13 +101,13 @@ class _Bert:
             "Softmax", build.node("Add", scores, bias), axis=-1, name=f"{name}.attention.softmax"
         )
         context = build.node("MatMul", probabilities, value)
-        size = (shape.batch, shape.length, shape.hidden)
+        size = (*shape.same_tokens, shape.hidden)
         return build.node("Reshape", build.node("Transpose", context, perm=[0, 2, 1, 3]), build.constant(size))
 
     def heads(self, value: str, order: list[int]) -> str:
         """[batch, length, hidden] as [batch, length, heads, d], transposed."""
         shape = self.shape
-        size = (shape.batch, shape.length, shape.heads, shape.hidden // shape.heads)
+        size = (*shape.same_tokens, shape.heads, shape.hidden // shape.heads)
         return self.build.node("Transpose", self.build.node("Reshape", value, self.build.constant(size)), perm=order)
 
     def linear(self, name: str, value: str, columns: int, rows: int | None = None) -> str:

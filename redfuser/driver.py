@@ -73,6 +73,7 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
         module_writer=assembly.write,
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,
+        dims=analysis.lowered.dims,
         tuning_lock=_lock(options, outcomes),
         dump=_dump(analysis, outcomes, assembly, report),
     )

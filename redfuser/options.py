@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeVar
 from redfuser.cascade.kinds import KINDS
 from redfuser.errors import UsageError
 from redfuser.records import digest
+from redfuser.signature import DimRange
 from redfuser.targets import Target
 
 Numerics = Literal["exact", "relaxed"]
@@ -38,7 +39,7 @@ class CompileOptions:
 
     Args:
         target: the device, fully described.
-        dims: values of symbolic dimensions by name.
+        dims: values of symbolic dimensions by name, or the ranges they stay symbolic over.
         shapes: whole shapes of inputs by name.
         strict: a cascade that falls back to unfused is an error.
         numerics: ``exact`` allows re-association only; ``relaxed`` also rounding against a running scale.
@@ -49,7 +50,7 @@ class CompileOptions:
     """
 
     target: Target
-    dims: Mapping[str, int] = field(default_factory=dict)
+    dims: Mapping[str, int | DimRange] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     strict: bool = False
     numerics: Numerics = "exact"
@@ -89,18 +90,25 @@ class Silent:
         """Ignored."""
 
 
-def parse_dims(items: Iterable[str]) -> dict[str, int]:
-    """``["batch=1", "seq=128"]`` as a mapping.
+def parse_dims(items: Iterable[str]) -> dict[str, int | DimRange]:
+    """``["batch=1", "seq=1:512"]`` as a mapping: a value fixes a dimension, a range leaves it symbolic.
 
     Raises:
-        UsageError: an item isn't ``NAME=POSITIVE_INTEGER``, or a name comes twice.
+        UsageError: an item isn't ``NAME=EXTENT`` or ``NAME=LOW:HIGH`` of positive integers, or a name comes twice.
     """
-    dims: dict[str, int] = {}
+    dims: dict[str, int | DimRange] = {}
     for item in items:
         name, found, value = item.rpartition("=")
-        if not found or not name or not _is_extent(value):
-            raise UsageError(f"--dim {item!r} isn't NAME=EXTENT with a positive extent", "for example --dim batch=1")
-        _add_once("--dim", dims, name, int(value))
+        low, colon, high = value.partition(":")
+        if not found or not name or not _is_extent(low) or bool(colon) != _is_extent(high):
+            raise UsageError(
+                f"--dim {item!r} isn't NAME=EXTENT or NAME=LOW:HIGH with positive extents",
+                "for example --dim batch=1 --dim seq=1:512",
+            )
+        if colon and int(low) > int(high):
+            raise UsageError(f"--dim {item!r}: the range is empty", f"for example --dim {name}={high}:{low}")
+        fixed = not colon or low == high
+        _add_once("--dim", dims, name, int(low) if fixed else DimRange(int(low), int(high)))
     return dims
 
 

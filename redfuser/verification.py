@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,31 +13,38 @@ from redfuser.options import Progress
 
 if TYPE_CHECKING:
     import numpy as np
+    from onnx import ModelProto
 
     from redfuser.accuracy import Accuracy
+    from redfuser.artifact.load import LoadedModel
+
+    Sample = tuple[Mapping[str, int], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class OutputAccuracy:
-    """How one output of the module compares."""
+    """How one output of the module compares, where the symbolic dimensions had these sizes."""
 
     name: str
     accuracy: Accuracy
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
         """JSON-ready data; null where an error is infinite, as with a wrong shape."""
         figures = {f.name: getattr(self.accuracy, f.name) for f in fields(self.accuracy)}
         infinite = {name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)}
-        return {"name": self.name, **{name: None if name in infinite else value for name, value in figures.items()}}
+        finite = {name: None if name in infinite else value for name, value in figures.items()}
+        return {"name": self.name, **({"sizes": dict(self.sizes)} if self.sizes else {}), **finite}
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.accuracy}"
+        at = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"{self.name}{f' ({at})' if at else ''}: {self.accuracy}"
 
 
 def compare_with_oracle(
     artifact: Path,
     model: Path,
-    feeds: Mapping[str, np.ndarray],
+    samples: Sequence[Sample],
     threads: int | None,
     progress: Progress,
     device: str | None = None,
@@ -47,7 +54,7 @@ def compare_with_oracle(
     Args:
         artifact: folder that ``compile`` wrote.
         model: the ONNX file it was compiled from.
-        feeds: an array for every input.
+        samples: sizes of the symbolic dimensions, and an array for every input.
         threads: for the module and for ONNX Runtime; ``None`` means all cores.
         device: where the module runs; see :func:`redfuser.load`.
 
@@ -55,10 +62,8 @@ def compare_with_oracle(
         VerificationError: the model isn't the one the artifact was compiled from.
         RedFuserError: the model or the artifact cannot be loaded, or an oracle cannot run.
     """
-    from redfuser.accuracy import compare
     from redfuser.artifact.load import load
     from redfuser.frontend import load_model
-    from redfuser.oracle import run_float64, run_onnxruntime
 
     progress.stage("load the artifact and the model")
     module = load(artifact, threads, device)
@@ -68,19 +73,34 @@ def compare_with_oracle(
             f"{str(artifact)!r} was compiled from another model than {str(model)!r}",
             "give the very file it was compiled from, or compile again",
         )
-    progress.stage("run the module")
+    compared: list[OutputAccuracy] = []
+    for sizes, feeds in samples:
+        compared += _compare(module, loaded.proto, feeds, sizes, threads, progress)
+    return tuple(compared)
+
+
+def _compare(
+    module: LoadedModel,
+    proto: ModelProto,
+    feeds: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+    threads: int | None,
+    progress: Progress,
+) -> Iterator[OutputAccuracy]:
+    from redfuser.accuracy import compare
+    from redfuser.oracle import run_float64, run_onnxruntime
+
+    where = f" for {', '.join(f'{name}={size}' for name, size in sizes.items())}" if sizes else ""
+    progress.stage(f"run the module{where}")
     outputs = module(feeds)
     progress.stage("run ONNX Runtime")
     baseline: Mapping[str, np.ndarray] = {}
     try:
-        baseline = run_onnxruntime(loaded.proto, feeds, threads)
+        baseline = run_onnxruntime(proto, feeds, threads)
     except VerificationError as refusal:
         progress.note(f"{refusal.message}; comparing with float64 alone")
     progress.stage("run the graph in float64")
-    reference = run_float64(loaded.proto, feeds)
-    return tuple(
-        OutputAccuracy(
-            spec.name, compare(outputs[spec.name], reference[spec.name], baseline.get(spec.name), spec.dtype)
-        )
-        for spec in module.outputs
-    )
+    reference = run_float64(proto, feeds)
+    for spec in module.outputs:
+        got, expected = outputs[spec.name], reference[spec.name]
+        yield OutputAccuracy(spec.name, compare(got, expected, baseline.get(spec.name), spec.dtype), sizes)

@@ -2,14 +2,34 @@ import pytest
 
 from redfuser.errors import UsageError
 from redfuser.options import CompileOptions, Gate, parse_dims, parse_gates, parse_shapes
+from redfuser.signature import DimRange
 from redfuser.targets import load_target
 
 
 def test_dims() -> None:
     assert parse_dims(["batch=1", "seq=len=128"]) == {"batch": 1, "seq=len": 128}
+    assert parse_dims(["seq=1:512", "n=8:8"]) == {"seq": DimRange(1, 512), "n": 8}
 
 
-@pytest.mark.parametrize("item", ["", "batch", "batch=", "=1", "batch=0", "batch=-1", "batch=1.5", "batch=１", "b=1e3"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "",
+        "batch",
+        "batch=",
+        "=1",
+        "batch=0",
+        "batch=-1",
+        "batch=1.5",
+        "batch=１",
+        "b=1e3",
+        "b=:",
+        "b=1:",
+        "b=:2",
+        "b=2:1",
+        "b=0:4",
+    ],
+)
 def test_bad_dims(item: str) -> None:
     with pytest.raises(UsageError, match="--dim"):
         parse_dims([item])

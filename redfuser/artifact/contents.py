@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from redfuser.report.value import FusionReport
-from redfuser.signature import TensorSpec
+from redfuser.signature import DimRange, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class CompiledModule:
         module_writer: writes the shared library to the given path.
         inputs: what the module takes, in order.
         outputs: what it gives, in order.
+        dims: range of each symbolic dimension of the inputs.
         tuning_lock: text of ``tuning.lock``.
         dump: stage name -> its value, whose text ``--dump`` writes.
     """
@@ -46,6 +47,7 @@ class CompiledModule:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     tuning_lock: str
+    dims: Mapping[str, DimRange] = field(default_factory=dict)
     dump: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:

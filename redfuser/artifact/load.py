@@ -14,7 +14,7 @@ from redfuser.artifact.device import check_device, open_device
 from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
-from redfuser.signature import TensorSpec
+from redfuser.signature import DimRange, TensorSpec
 
 THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -47,7 +47,8 @@ class LoadedModel:
         """Run the module once.
 
         Args:
-            feeds: an array for every input, by name; shape and dtype exactly as in ``inputs``.
+            feeds: an array for every input, by name; dtype exactly as in ``inputs``, and shape but for symbolic
+                dimensions, which may have any size in the manifest's range.
 
         Returns:
             An array for every output, by name.
@@ -57,34 +58,61 @@ class LoadedModel:
         """
         from tvm.runtime import tensor
 
-        arguments = [tensor(array, self.device) for array in check_feeds(self.inputs, feeds)]
+        arrays = check_feeds(self.inputs, feeds, self.manifest.dims)
+        arguments = [tensor(array, self.device) for array in arrays]
         result = self.machine["main"](*arguments)
         results = [result] if hasattr(result, "numpy") else list(result)
         return {spec.name: array.numpy() for spec, array in zip(self.outputs, results, strict=True)}
 
 
-def check_feeds(specs: tuple[TensorSpec, ...], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def check_feeds(
+    specs: tuple[TensorSpec, ...], feeds: Mapping[str, np.ndarray], dims: Mapping[str, DimRange] | None = None
+) -> list[np.ndarray]:
     """The arrays in calling order, contiguous.
 
+    Args:
+        dims: range of each symbolic dimension.
+
     Raises:
-        UsageError: see :meth:`LoadedModel.__call__`.
+        UsageError: see :meth:`LoadedModel.__call__`; or a dimension is out of its range, or differs between inputs.
     """
     signature = f"the module takes {', '.join(map(str, specs)) or 'no inputs'}"
     unknown = sorted(set(feeds) - {spec.name for spec in specs})
     if unknown:
         raise UsageError(f"no input is called {unknown[0]!r}", signature)
     arrays = []
+    sizes: dict[str, int] = {}
     for spec in specs:
         if spec.name not in feeds:
             raise UsageError(f"input {spec.name!r} is missing", signature)
         array = np.asarray(feeds[spec.name])
-        if array.shape != spec.shape or array.dtype.name != spec.dtype:
+        fits = len(array.shape) == len(spec.shape) and array.dtype.name == spec.dtype
+        if not fits or any(isinstance(n, int) and n != m for n, m in zip(spec.shape, array.shape, strict=True)):
             found = TensorSpec(spec.name, array.shape, array.dtype.name)
             raise UsageError(
                 f"input {found} doesn't fit the module's {spec}", "compile for other shapes, or convert it"
             )
-        arrays.append(np.ascontiguousarray(array).reshape(spec.shape))
+        _bind_sizes(spec, array.shape, sizes, dims or {})
+        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
     return arrays
+
+
+def _bind_sizes(spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, int], dims: Mapping[str, DimRange]) -> None:
+    """Add the sizes that an input gives its symbolic dimensions."""
+    for name, size in zip(spec.shape, shape, strict=True):
+        if not isinstance(name, str):
+            continue
+        if name in dims and size not in dims[name]:
+            low, high = dims[name].low, dims[name].high
+            raise UsageError(
+                f"dimension {name!r} of input {spec.name!r} is {size}; the module takes {low} to {high}",
+                f"compile with --dim {name}={min(low, max(size, 1))}:{max(high, size)}",
+            )
+        if sizes.setdefault(name, size) != size:
+            raise UsageError(
+                f"dimension {name!r} is {size} in input {spec.name!r} and {sizes[name]} in another input",
+                "give inputs that agree",
+            )
 
 
 def load(path: str | Path, threads: int | None = None, device: str | None = None) -> LoadedModel:

@@ -12,7 +12,7 @@ from redfuser.errors import UsageError, VerificationError
 from redfuser.options import Numerics
 from redfuser.records import RecordError, decode, encode, parse, to_text
 from redfuser.report.value import TargetInfo
-from redfuser.signature import TensorSpec
+from redfuser.signature import DimRange, TensorSpec
 
 SCHEMA: Literal["redfuser.artifact/1"] = "redfuser.artifact/1"
 MANIFEST, MODULE, REPORT, LOCK, KERNELS = "manifest.json", "module.so", "report.json", "tuning.lock", "kernels"
@@ -30,7 +30,7 @@ class ModelDigest:
 class OptionsRecord:
     """The options that shaped the artifact; the target stands beside them. See ``options.CompileOptions``."""
 
-    dims: Mapping[str, int]
+    dims: Mapping[str, int | DimRange]
     shapes: Mapping[str, tuple[int, ...]]
     strict: bool
     numerics: Numerics
@@ -58,6 +58,7 @@ class Manifest:
         options_digest: ``CompileOptions.digest()``, the full target and the gates included.
         inputs: signature, in calling order.
         outputs: likewise.
+        dims: range of each symbolic dimension that ``inputs`` names.
         tools: versions by distribution.
         files: by path relative to the artifact, with ``/``.
     """
@@ -69,6 +70,7 @@ class Manifest:
     options_digest: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    dims: Mapping[str, DimRange]
     tools: Mapping[str, str]
     files: Mapping[str, FileRecord]
 
@@ -80,6 +82,7 @@ class Manifest:
         lines = [f"artifact of {self.model.name} for {self.target.name}, {len(self.files)} files"]
         lines += [f"  input  {spec}" for spec in self.inputs]
         lines += [f"  output {spec}" for spec in self.outputs]
+        lines += [f"  {name} from {bounds.low} to {bounds.high}" for name, bounds in self.dims.items()]
         return "\n".join(lines)
 
 

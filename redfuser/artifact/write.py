@@ -123,6 +123,7 @@ def _manifest(compiled: CompiledModule, options: CompileOptions, folder: Path) -
         options_digest=options.digest(),
         inputs=compiled.inputs,
         outputs=compiled.outputs,
+        dims=compiled.dims,
         tools=tool_versions(),
         files=files,
     )

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 from tvm.support import cc
 
+from redfuser.codegen.sources import keep_sources_apart
 from redfuser.errors import MissingToolError
 
 #: Without a build id (a hash, but not of ours to choose) and symbols, equal code gives equal bytes.
@@ -65,7 +66,7 @@ def fuse_elementwise(module: tvm.IRModule) -> tvm.IRModule:
         relax.transform.DeadCodeElimination(),
         relax.transform.RewriteDataflowReshape(),
     ]
-    return tvm.transform.Sequential(passes)(module)
+    return tvm.transform.Sequential(passes)(keep_sources_apart(module))
 
 
 def to_machine() -> tvm.transform.Pass:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from redfuser.errors import RedFuserError
 from redfuser.frontend.model import LoadLimits, PreparedModel
 from redfuser.records import RecordError, decode, encode, parse, to_text
+from redfuser.signature import DimRange
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,7 +30,7 @@ class Request:
     """What to read, and how."""
 
     path: str
-    dims: Mapping[str, int]
+    dims: Mapping[str, int | DimRange]
     shapes: Mapping[str, tuple[int, ...]]
     limits: LoadLimits
 
@@ -46,6 +47,7 @@ class Reply:
     size: int
     opset: int
     nodes: int
+    dims: Mapping[str, DimRange]
     weights: tuple[tuple[int, ...], ...]
 
 
@@ -66,7 +68,7 @@ def write_prepared(folder: Path, model: PreparedModel) -> None:
                 weights.append((place, file.write(tensor.raw_data)))
                 tensor.ClearField("raw_data")
     (folder / MODEL).write_bytes(model.proto.SerializeToString(deterministic=True))
-    reply = Reply(model.digest, model.size, model.opset, model.nodes, tuple(weights))
+    reply = Reply(model.digest, model.size, model.opset, model.nodes, model.dims, tuple(weights))
     (folder / REPLY).write_text(to_text(encode(reply)), encoding="utf-8")
 
 
@@ -89,7 +91,7 @@ def read_prepared(folder: Path, path: Path) -> PreparedModel:
     except DecodeError as error:
         raise RecordError("the normalised model is not an ONNX model") from error
     _fill(proto, reply, folder / WEIGHTS)
-    return PreparedModel(path, proto, reply.digest, reply.size, reply.opset, reply.nodes)
+    return PreparedModel(path, proto, reply.digest, reply.size, reply.opset, reply.nodes, reply.dims)
 
 
 def _fill(proto: ModelProto, reply: Reply, weights: Path) -> None:

@@ -7,17 +7,19 @@ The only place that subclasses TVM's importer. Every binding carries the node it
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tvm
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend.converters import CONVERTERS, converter_of
 from redfuser.frontend.converters.common import Attributes, Inputs
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, constant_sizes, evaluate, objects
+from redfuser.frontend.symbols import Symbols, TooLarge
 
 #: Operators of com.microsoft whose stock converter follows that domain's definition.
 _CONTRIBUTED = frozenset(
@@ -35,16 +37,20 @@ _DEFAULT_DOMAINS = ("", "ai.onnx")
 _MARK = re.compile(r"node(\d+)_output\d+$")
 
 
-def import_graph(proto: ModelProto) -> tvm.IRModule:
+def import_graph(proto: ModelProto, symbols: Symbols | None = None) -> tvm.IRModule:
     """Import a normalised model as a Relax module with one function ``main``; weights are constants.
+
+    Args:
+        symbols: the model's symbolic dimensions; None where it has none.
 
     Raises:
         UnsupportedOperatorError: an operator has no converter, or its converter refuses this use of it.
+        TooLarge: a symbolic dimension has sizes that the model doesn't take.
     """
-    importer = _Importer(shape_dict=None, dtype_dict=None)
+    importer = _Importer(symbols or Symbols({}))
     try:
         return importer.from_onnx(proto.graph, opset_of(proto))
-    except UnsupportedOperatorError:
+    except (UnsupportedOperatorError, TooLarge):
         importer.bb._end_block()  # TVM prints a warning about a block left open
         raise
 
@@ -58,11 +64,17 @@ def marked_node(name: str) -> int | None:
 class _Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's importer with our converters, marked bindings and errors that name the node."""
 
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__(shape_dict=None, dtype_dict=None)
+        self.symbols = symbols
+        self.sizes: dict[str, Array] = {}
+
     def _parse_graph_input(self, graph: GraphProto) -> None:
-        """Static parameters ``input_0``, … : names from the model never become identifiers."""
+        """Parameters ``input_0``, … : names from the model never become identifiers."""
+        variables = self.symbols.variables
         for place, value in enumerate(graph.input):
             tensor = value.type.tensor_type
-            shape = [dim.dim_value for dim in tensor.shape.dim]
+            shape = [d.dim_value if d.HasField("dim_value") else variables[d.dim_param] for d in tensor.shape.dim]
             variable = self._new_var(f"input_{place}", shape, onnx_frontend.get_type(tensor.elem_type))
             self._nodes[value.name] = self._inputs[value.name] = variable
         self._num_input = len(graph.input)
@@ -78,19 +90,63 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _construct_nodes(self, graph: GraphProto) -> None:
         declared = {value.name: value.type for value in [*graph.value_info, *graph.output]}
+        outputs = {value.name for value in graph.output}
         for index, node in enumerate(graph.node):
-            inputs = onnx_frontend.onnx_input(self._nodes[name] if name else None for name in node.input)
+            if outputs.isdisjoint(node.output) and self._keep_sizes(node, declared):
+                continue
+            inputs = onnx_frontend.onnx_input(self._input(node, place) for place in range(len(node.input)))
             results = self._convert(node, inputs)
             for place, name in enumerate(node.output):
                 if name:
                     value = self._bind(results[place], f"node{index}_output{place}") if place < len(results) else None
-                    _require_tensor(node, value, declared.get(name))
+                    _require_tensor(node, value, declared.get(name), self.symbols)
                     self._nodes[name] = value
+
+    def _input(self, node: NodeProto, place: int) -> relax.Expr | None:
+        name = node.input[place]
+        if not name:
+            return None
+        value = self._nodes[name]
+        keep = place in SHAPE_INPUTS.get(node.op_type, ())
+        return value if keep or name not in self.sizes else as_tensor(self.bb, value)
+
+    def _keep_sizes(self, node: NodeProto, declared: Mapping[str, TypeProto]) -> bool:
+        """Whether the node computes sizes from sizes; its output is then known without any code."""
+        if len(node.output) != 1 or node.domain not in _DEFAULT_DOMAINS or not self.symbols.variables:
+            return False
+        if node.op_type in ("Shape", "Size"):
+            inputs = [self._known_extents(node.input[0])]
+        else:
+            inputs = [self._sizes(name) for name in node.input]
+            if not any(name in self.sizes for name in node.input):
+                return False
+            if any(known is None for name, known in zip(node.input, inputs, strict=True) if name):
+                return False
+        found = evaluate(self.symbols, node.op_type, inputs, self._parse_attr(node.attribute))
+        dtype = onnx_frontend.get_type(declared[node.output[0]].tensor_type.elem_type)
+        if found is None or not dtype.startswith(("int", "bool")):
+            return False
+        self.sizes[node.output[0]] = found
+        self._nodes[node.output[0]] = as_relax(found, dtype)
+        return True
+
+    def _sizes(self, name: str) -> Array | None:
+        if not name:
+            return None
+        known = self.sizes.get(name)
+        return constant_sizes(self._nodes[name]) if known is None else known
+
+    def _known_extents(self, name: str) -> Array | None:
+        if name in self.sizes:
+            return objects(self.sizes[name].shape, (self.sizes[name].ndim,))
+        shape = self._nodes[name].struct_info.shape
+        extents = None if shape is None else [self.symbols.simplify(extent) for extent in shape]
+        return None if extents is None else objects(extents, (len(extents),))
 
     def _convert(self, node: NodeProto, inputs: Inputs) -> Sequence[relax.Expr]:
         """One expression for each output of the node."""
         attributes = self._parse_attr(node.attribute)
-        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output), "symbols": self.symbols}
 
         def stock(_: relax.BlockBuilder, values: Inputs, attributes: Attributes) -> relax.Expr:
             return self._convert_operator(node.op_type, onnx_frontend.onnx_input(values), attributes, self.opset)
@@ -99,6 +155,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         try:
             result = convert(self.bb, inputs, attributes)
             return self._separate(self.bb.normalize(result) if isinstance(result, relax.Expr) else result)
+        except TooLarge:
+            raise
         except Exception as error:
             # Converters refuse with whatever exception comes to hand, assertions included.
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
@@ -123,8 +181,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         return self.bb.emit(result, name_hint=name)
 
 
-def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypeProto | None) -> None:
-    """Refuse an output that isn't a static tensor, or isn't of the type that ONNX infers for it."""
+def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypeProto | None, symbols: Symbols) -> None:
+    """Refuse an output whose shape isn't known from those of the inputs, or isn't what ONNX infers for it."""
     info = None if value is None else value.struct_info
     kind = None if declared is None else declared.WhichOneof("value")
     what = ""
@@ -132,15 +190,21 @@ def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypePro
         what = "one of its outputs"
     elif kind not in (None, "tensor_type") or not isinstance(info, relax.TensorStructInfo):
         what = "an output that is no tensor"
-    elif info.shape is None or not all(isinstance(extent, tirx.IntImm) for extent in info.shape):
+    elif info.shape is None or not symbols.cover(info.shape):
         what = "an output whose shape depends on data"
     elif declared is not None and declared.tensor_type.HasField("shape"):
-        shape = tuple(dim.dim_value for dim in declared.tensor_type.shape.dim)
+        shape = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared.tensor_type.shape.dim]
+        found = [symbols.simplify(extent) for extent in info.shape]
+        pairs = zip(shape, found, strict=len(shape) == len(found))
         dtype = onnx_frontend.get_type(declared.tensor_type.elem_type)
-        if tuple(map(int, info.shape)) != shape or info.dtype != dtype:
-            what = f"an output of {dtype}{list(shape)}, which TVM makes {info}"
+        if len(shape) != len(found) or info.dtype != dtype or any(a is not None and a != b for a, b in pairs):
+            what = f"an output of {dtype}{shape}, which TVM makes {info}"
     if what:
-        raise UnsupportedOperatorError(f"operator {node.op_type} (node '{node.name}') is not supported with {what}")
+        names = " ".join(f"--dim {name}=N" for name in symbols.ranges)
+        raise UnsupportedOperatorError(
+            f"operator {node.op_type} (node '{node.name}') is not supported with {what}",
+            f"fix the symbolic dimensions: {names}" if names else "",
+        )
 
 
 def _is_supported(node: NodeProto) -> bool:

@@ -19,6 +19,7 @@ from redfuser.errors import MissingToolError, ModelError, RedFuserError
 from redfuser.frontend.exchange import REPLY, REQUEST, Request, read_prepared
 from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, PreparedModel
 from redfuser.records import RecordError, encode, parse, to_text
+from redfuser.signature import DimRange
 
 #: What the child may say went wrong, by code.
 _ERRORS: dict[str, type[RedFuserError]] = {
@@ -36,7 +37,7 @@ _ERRORS: dict[str, type[RedFuserError]] = {
 
 def prepare_file(
     path: Path,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | DimRange] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     limits: LoadLimits = DEFAULT_LIMITS,
 ) -> PreparedModel:
@@ -44,7 +45,7 @@ def prepare_file(
 
     Args:
         path: an ``.onnx`` file.
-        dims: extents of symbolic dimensions, by name.
+        dims: extents of symbolic dimensions, or the ranges they stay symbolic over, by name.
         shapes: whole shapes of inputs, by input name.
         limits: also on the time and the memory that it takes.
 

@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redfuser.errors import UsageError
 from redfuser.frontend.model import OnnxModel, PreparedModel
 from redfuser.frontend.normalise import normalise
-from redfuser.frontend.shapes import make_static
-from redfuser.signature import TensorSpec
+from redfuser.frontend.shapes import resolve_shapes
+from redfuser.signature import ANY_SIZE, DimRange, TensorSpec
 
 if TYPE_CHECKING:
     from onnx import ModelProto
     from tvm import IRModule
+    from tvm.tirx import PrimExpr, Var
+
+    from redfuser.frontend.symbols import Symbols
 
 
 @dataclass(frozen=True)
@@ -26,17 +30,21 @@ class LoweredModel:
             output, or a tuple of all.
         inputs: in the order of ``main``'s parameters.
         outputs: in the order of ``main``'s result.
+        dims: range of each dimension that is known on the call only, by the model's name of it.
+        symbols: the variable of ``module`` that stands for each of them, by name.
         provenance: name of each bound variable -> names of the ONNX nodes it computes.
         operators: name of each ONNX node -> its operator.
-        static_model: the normalised ONNX model that was imported.
+        normal_model: the normalised ONNX model that was imported.
     """
 
     module: IRModule
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    dims: Mapping[str, DimRange]
+    symbols: Mapping[str, Var]
     provenance: Mapping[str, tuple[str, ...]]
     operators: Mapping[str, str]
-    static_model: ModelProto
+    normal_model: ModelProto
 
     def verify(self) -> None:
         """Check what the fields promise.
@@ -45,6 +53,7 @@ class LoweredModel:
             AssertionError: they don't hold; a bug of ours.
         """
         from tvm import ir, relax
+        from tvm.tirx import Var
 
         main = self.module["main"]
         assert len(main.body.blocks) <= 1, "more than one block"
@@ -62,7 +71,9 @@ class LoweredModel:
         assert len(main.params) == len(self.inputs), "inputs and parameters differ"
         for parameter, spec in zip(main.params, self.inputs, strict=True):
             info = parameter.struct_info
-            assert tuple(map(int, info.shape)) == spec.shape and info.dtype == spec.dtype, f"{spec} is not {info}"
+            shape = tuple(self.symbols[n] if isinstance(n, str) else n for n in spec.shape)
+            same = all(a.same_as(b) if isinstance(b, Var) else a == b for a, b in zip(info.shape, shape, strict=True))
+            assert same and info.dtype == spec.dtype, f"{spec} is not {info}"
         relax.analysis.well_formed(self.module)
 
     def __str__(self) -> str:
@@ -74,55 +85,91 @@ class LoweredModel:
 
 
 def lower(
-    model: OnnxModel, dims: Mapping[str, int] | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+    model: OnnxModel,
+    dims: Mapping[str, int | DimRange] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> LoweredModel:
     """:func:`prepare` and :func:`lower_prepared`, in this process: for models that are trusted."""
     return lower_prepared(prepare(model, dims, shapes))
 
 
 def prepare(
-    model: OnnxModel, dims: Mapping[str, int] | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+    model: OnnxModel,
+    dims: Mapping[str, int | DimRange] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> PreparedModel:
     """Decide the shapes and normalise: all that is done with ONNX alone.
 
     Args:
         model: as loaded.
-        dims: extents of symbolic dimensions, by name.
+        dims: extents of symbolic dimensions, or the ranges they stay symbolic over, by name.
         shapes: whole shapes of inputs, by input name.
 
     Raises:
-        UsageError, DynamicShapeError: see :func:`redfuser.frontend.shapes.make_static`.
+        UsageError, DynamicShapeError: see :func:`redfuser.frontend.shapes.resolve_shapes`.
         ModelError: the graph contradicts itself.
     """
-    proto = normalise(make_static(model.proto, dims, shapes))
-    return PreparedModel(model.path, proto, model.digest, model.size, model.opset, len(model.proto.graph.node))
+    resolved, ranges = resolve_shapes(model.proto, dims, shapes)
+    nodes = len(model.proto.graph.node)
+    return PreparedModel(model.path, normalise(resolved), model.digest, model.size, model.opset, nodes, ranges)
 
 
 def lower_prepared(model: PreparedModel) -> LoweredModel:
     """Import and legalise.
 
     Raises:
+        UsageError: a symbolic dimension was given sizes that the model doesn't take.
         UnsupportedOperatorError: names the operator and the node.
     """
-    from redfuser.frontend.importer import import_graph
     from redfuser.frontend.legalise import legalise
 
-    static = model.proto
-    module, owners = legalise(import_graph(static), static.graph.node)
-    nodes = static.graph.node
+    normal = model.proto
+    imported, symbols = _import(normal, model.dims)
+    module, owners = legalise(imported, normal.graph.node)
+    nodes = normal.graph.node
     main = module["main"]
-    inputs = [_spec(value.name, p) for value, p in zip(static.graph.input, main.params, strict=True)]
-    results = main.body.body.fields if len(static.graph.output) > 1 else [main.body.body]
+    inputs = [_spec(value.name, p, symbols.variables) for value, p in zip(normal.graph.input, main.params, strict=True)]
+    results = main.body.body.fields if len(normal.graph.output) > 1 else [main.body.body]
+    outputs = [_spec(v.name, r, symbols.variables) for v, r in zip(normal.graph.output, results, strict=True)]
     return LoweredModel(
         module=module,
         inputs=tuple(inputs),
-        outputs=tuple(_spec(value.name, r) for value, r in zip(static.graph.output, results, strict=True)),
+        outputs=tuple(outputs),
+        dims=symbols.ranges,
+        symbols=symbols.variables,
         provenance={variable: (nodes[owner].name,) for variable, owner in owners.items()},
         operators={node.name: node.op_type for node in nodes},
-        static_model=static,
+        normal_model=normal,
     )
 
 
-def _spec(name: str, value: object) -> TensorSpec:
+def _import(proto: ModelProto, ranges: Mapping[str, DimRange]) -> tuple[IRModule, Symbols]:
+    """The imported model; a dimension that was given no range gets the one that the model's own tables allow."""
+    from redfuser.frontend.importer import import_graph
+    from redfuser.frontend.symbols import Symbols, TooLarge
+
+    while True:
+        symbols = Symbols(ranges)
+        try:
+            return import_graph(proto, symbols), symbols
+        except TooLarge as limit:
+            bounds = ranges[limit.name]
+            if bounds != ANY_SIZE:
+                raise UsageError(
+                    f"--dim {limit.name}={bounds}: the model takes no more than {limit.high}",
+                    f"compile with --dim {limit.name}={min(bounds.low, limit.high)}:{limit.high}",
+                ) from limit
+            ranges = {**ranges, limit.name: DimRange(bounds.low, limit.high)}
+
+
+def _spec(name: str, value: object, symbols: Mapping[str, Var]) -> TensorSpec:
     info = value.struct_info  # type: ignore[attr-defined]
-    return TensorSpec(name, tuple(int(extent) for extent in info.shape), str(info.dtype))
+    return TensorSpec(name, tuple(_extent(extent, symbols) for extent in info.shape), str(info.dtype))
+
+
+def _extent(extent: PrimExpr, symbols: Mapping[str, Var]) -> int | str:
+    from tvm import tirx
+
+    if isinstance(extent, tirx.IntImm):
+        return int(extent)
+    return next((name for name, variable in symbols.items() if variable.same_as(extent)), str(extent))

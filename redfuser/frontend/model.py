@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from redfuser.signature import DimRange
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -77,6 +80,7 @@ class PreparedModel:
         size: as of :class:`OnnxModel`.
         opset: version of the default operator set in the file.
         nodes: number of nodes of the graph in the file.
+        dims: range of each dimension that stays symbolic, by name.
     """
 
     path: Path
@@ -85,6 +89,7 @@ class PreparedModel:
     size: int
     opset: int
     nodes: int
+    dims: Mapping[str, DimRange] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return _line(self.path, self.opset, self.nodes, self.size, self.digest)

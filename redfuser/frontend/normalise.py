@@ -25,14 +25,14 @@ OPSET = 17
 
 
 def normalise(proto: ModelProto) -> ModelProto:
-    """Bring a static model to the form that the importer reads.
+    """Bring a model to the form that the importer reads.
 
     Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
     already are kept), constants and shapes folded, copies and unused nodes removed, constant indices
     of the Gather family non-negative.
 
     Args:
-        proto: its inputs are static (:func:`redfuser.frontend.shapes.make_static`). Not changed.
+        proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). Not changed.
 
     Raises:
         ModelError: the graph contradicts itself, has sparse initializers, or cannot be converted to :data:`OPSET`.

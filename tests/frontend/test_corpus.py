@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from redfuser.accuracy import Accuracy, compare
-from redfuser.errors import DynamicShapeError, UnsupportedOperatorError
+from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend import LoweredModel, OnnxModel, load_model, lower
 from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.signature import ANY_SIZE, DimRange
 from tests.frontend.running import run
 
 EXPORTED = [
@@ -95,14 +96,13 @@ def test_every_attention_of_a_whole_model_is_there(corpus: Path) -> None:
     assert set(softmaxes) <= {node for nodes in result.provenance.values() for node in nodes}
 
 
-def test_dynamic_models_ask_for_their_dimensions(corpus: Path) -> None:
+def test_dynamic_models_stay_dynamic_as_far_as_their_tables_reach(corpus: Path) -> None:
     model = load_model(corpus / "exported" / "minilm_realweights__dyn18.onnx")
-    with pytest.raises(DynamicShapeError) as caught:
-        lower(model)
-    assert caught.value.hint == "give --dim batch=N --dim seq=N"
-    with pytest.raises(DynamicShapeError) as caught:
-        lower(load_model(corpus / "real" / "rapidocr_onnxruntime__ch_PP-OCRv4_rec_infer.onnx"))
-    assert caught.value.hint == "give --shape x=AxBx..."
+    result = lower(model)
+    assert result.outputs[0].shape == ("batch", "seq", 384)
+    assert result.dims == {"batch": ANY_SIZE, "seq": DimRange(1, 512)}, "as many as there are position embeddings"
+    with pytest.raises(UsageError, match="the model takes no more than 512"):
+        lower(model, {"seq": DimRange(1, 513)})
 
 
 @pytest.mark.parametrize("name", REAL)

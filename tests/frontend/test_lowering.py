@@ -12,9 +12,8 @@ from onnx import helper
 
 from models.attention import attention
 from models.tiny_bert import tiny_bert
-from redfuser.errors import DynamicShapeError
 from redfuser.frontend import LoweredModel, lower
-from redfuser.signature import TensorSpec
+from redfuser.signature import DimRange, TensorSpec
 from tests.frontend.running import graph_of, loaded, run, single
 from tests.golden import Golden
 
@@ -85,11 +84,12 @@ def test_golden(golden: Golden) -> None:
     golden.check("lowered_attention.txt", str(lowered))
 
 
-def test_dynamic_models_are_refused_and_static_ones_lowered() -> None:
+def test_symbolic_dimensions_stay_so_unless_fixed() -> None:
     proto = single("Relu", {"x": X})
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
-    with pytest.raises(DynamicShapeError, match="'rows'"):
-        lower(loaded(proto))
+    result = lower(loaded(proto), {"rows": DimRange(1, 9)})
+    result.verify()
+    assert result.outputs[0].shape == ("rows", 3) and result.dims == {"rows": DimRange(1, 9)}
     assert lower(loaded(proto), {"rows": 5}).outputs[0].shape == (5, 3)
     assert lower(loaded(proto), shapes={"x": (7, 3)}).outputs[0].shape == (7, 3)
 

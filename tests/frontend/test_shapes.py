@@ -1,14 +1,16 @@
-"""Static shapes: what is given, what is asked for, what contradicts."""
+"""Shapes of inputs: what is given, what stays symbolic, what contradicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from redfuser.errors import DynamicShapeError, ModelError, UsageError
-from redfuser.frontend.shapes import make_static
+from redfuser.frontend.shapes import resolve_shapes
+from redfuser.signature import ANY_SIZE, DimRange
 from tests.frontend.running import graph_of
 
 FLOAT = TensorProto.FLOAT
@@ -17,6 +19,16 @@ FLOAT = TensorProto.FLOAT
 def model(**inputs: Sequence[int | str | None]) -> ModelProto:
     node = helper.make_node("Sum", list(inputs), ["y"])
     return graph_of([node], {name: (FLOAT, shape) for name, shape in inputs.items()}, ["y"])
+
+
+def make_static(proto: ModelProto, *given: Mapping[str, Any], **named: Mapping[str, Any]) -> ModelProto:
+    result, ranges = resolve_shapes(proto, *given, **named)
+    assert not ranges
+    return result
+
+
+def symbols(proto: ModelProto) -> Mapping[str, list[str]]:
+    return {i.name: [d.dim_param for d in i.type.tensor_type.shape.dim] for i in proto.graph.input}
 
 
 def shapes(proto: ModelProto) -> Mapping[str, list[int]]:
@@ -44,22 +56,22 @@ def test_zero_is_an_extent() -> None:
     assert shapes(make_static(model(x=["n", 0]), {"n": 0})) == {"x": [0, 0]}
 
 
-def test_refused_with_the_list_of_names_to_give() -> None:
-    with pytest.raises(DynamicShapeError, match="'batch', 'seq'") as caught:
-        make_static(model(x=["batch", "seq"], mask=["batch", "seq"]))
-    assert caught.value.hint == "give --dim batch=N --dim seq=N"
-    with pytest.raises(DynamicShapeError) as caught:
-        make_static(model(x=["batch", "seq"]), {"batch": 1})
-    assert caught.value.hint == "give --dim seq=N"
+def test_names_without_an_extent_stay_symbolic() -> None:
+    proto, ranges = resolve_shapes(model(x=["batch", "seq"], mask=["batch", "seq"]), {"seq": DimRange(1, 512)})
+    assert symbols(proto) == {"x": ["batch", "seq"], "mask": ["batch", "seq"]}
+    assert ranges == {"batch": ANY_SIZE, "seq": DimRange(1, 512)}
+    _, ranges = resolve_shapes(model(x=["batch", "seq"]), {"batch": 1})
+    assert ranges == {"seq": ANY_SIZE}
 
 
 @pytest.mark.parametrize("unnamed", [None, "?", ""])
-def test_unnamed_dimensions_ask_for_the_whole_shape(unnamed: str | None) -> None:
-    proto = model(x=["batch", 3, unnamed], mask=["batch", "seq"])
-    with pytest.raises(DynamicShapeError, match="the shape of input 'x'") as caught:
-        make_static(proto)
-    assert caught.value.hint == "give --dim seq=N --shape x=AxBx..."
-    assert shapes(make_static(proto, {"seq": 4}, {"x": (1, 3, 9)})) == {"x": [1, 3, 9], "mask": [1, 4]}
+def test_unnamed_dimensions_are_named_after_their_place_and_stay_distinct(unnamed: str | None) -> None:
+    proto = model(x=["batch", 3, unnamed], mask=[unnamed, "seq"])
+    resolved, ranges = resolve_shapes(proto, {"x.2": DimRange(2, 4)})
+    assert symbols(resolved) == {"x": ["batch", "", "x.2"], "mask": ["mask.0", "seq"]}
+    assert ranges == {"batch": ANY_SIZE, "x.2": DimRange(2, 4), "mask.0": ANY_SIZE, "seq": ANY_SIZE}
+    static = make_static(proto, {"seq": 4, "mask.0": 1}, {"x": (1, 3, 9)})
+    assert shapes(static) == {"x": [1, 3, 9], "mask": [1, 4]}
 
 
 def test_no_shape_at_all_asks_for_it() -> None:
@@ -80,10 +92,11 @@ def test_no_shape_at_all_asks_for_it() -> None:
         ({"batch": -1}, {}, "cannot be negative"),
         ({}, {"x": (-1, 4)}, "cannot be negative"),
         ({"batch": 2}, {"x": (3, 4)}, "'batch' is 3 here and 2 elsewhere"),
+        ({"batch": DimRange(4, 8)}, {"x": (3, 4)}, "'batch' is 3, not in 4:8"),
         ({}, {"x": (1, 5)}, "fixes dimension 1 to 4"),
     ],
 )
-def test_contradictions(dims: dict[str, int], given: dict[str, tuple[int, ...]], message: str) -> None:
+def test_contradictions(dims: dict[str, int | DimRange], given: dict[str, tuple[int, ...]], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_static(model(x=["batch", 4]), dims, given)
 

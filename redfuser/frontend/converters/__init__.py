@@ -6,7 +6,7 @@ from tvm import relax
 
 from redfuser.frontend.converters.attention import convert_attention
 from redfuser.frontend.converters.common import Attributes, Converter, Inputs, widened
-from redfuser.frontend.converters.elementwise import convert_clip, convert_is_inf, convert_pow
+from redfuser.frontend.converters.elementwise import CONVERT_MAX, CONVERT_MIN, convert_clip, convert_is_inf, convert_pow
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
 from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
@@ -19,6 +19,7 @@ from redfuser.frontend.converters.reductions import (
     convert_reduce_log_sum_exp,
 )
 from redfuser.frontend.converters.selection import convert_cum_sum, convert_top_k
+from redfuser.frontend.converters.slice import convert_slice
 
 __all__ = ["CONVERTERS", "Converter", "converter_of", "widened"]
 
@@ -36,6 +37,8 @@ CONVERTERS: dict[str, Converter] = {
     "IsInf": convert_is_inf,
     "LayerNormalization": convert_layer_norm,
     "MatMul": convert_mat_mul,
+    "Max": CONVERT_MAX,
+    "Min": CONVERT_MIN,
     "Pow": convert_pow,
     "RMSNormalization": convert_rms_norm,
     "ReduceLogSumExp": convert_reduce_log_sum_exp,
@@ -80,5 +83,5 @@ def converter_of(operator: str, stock: Converter) -> Converter:
         refuse_wrong_use(operator, inputs, attributes)
         return stock(bb, inputs, attributes)
 
-    convert = CONVERTERS.get(operator, guarded)
+    convert = convert_slice(stock) if operator == "Slice" else CONVERTERS.get(operator, guarded)
     return widened(convert) if operator in _WIDENED else convert

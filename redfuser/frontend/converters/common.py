@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op as R
+
+from redfuser.frontend.symbols import Symbols
 
 Inputs = Sequence[relax.Expr | None]
 Attributes = Mapping[str, Any]
@@ -22,8 +24,40 @@ HALF = ("float16", "bfloat16")
 
 
 def shape_of(value: relax.Expr) -> tuple[int, ...]:
-    """Static extents of an expression."""
-    return tuple(int(extent) for extent in value.struct_info.shape)
+    """Static extents of an expression.
+
+    Raises:
+        ValueError: one of them is known on the call only.
+    """
+    return static_extents(extents_of(value))
+
+
+def static_extents(extents: Sequence[Any]) -> tuple[int, ...]:
+    """Extents that must be static.
+
+    Raises:
+        ValueError: one of them is known on the call only.
+    """
+    symbolic = [extent for extent in extents if not isinstance(extent, int)]
+    if symbolic:
+        raise ValueError(f"the symbolic dimension {symbolic[0]} must be fixed here")
+    return tuple(extents)
+
+
+def extents_of(value: relax.Expr) -> tuple[Any, ...]:
+    """Extents of an expression: integers, and ``tirx`` expressions where they are known on the call only."""
+    return tuple(int(n) if isinstance(n, tirx.IntImm) else n for n in value.struct_info.shape)
+
+
+def symbols_of(attributes: Attributes) -> Symbols:
+    """The symbolic dimensions of the model."""
+    symbols: Symbols = attributes["tvm_custom"]["symbols"]
+    return symbols
+
+
+def rank_of(value: relax.Expr) -> int:
+    """Number of dimensions of an expression."""
+    return len(value.struct_info.shape)
 
 
 def dtype_of(value: relax.Expr) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tvm import relax, te, tirx
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, optional, shape_of
+from redfuser.frontend.converters.common import Attributes, Converter, Inputs, dtype_of, extents_of, optional, rank_of
 
 
 def convert_clip(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -45,9 +46,29 @@ def _clip_to_numbers(bb: relax.BlockBuilder, data: relax.Expr, low: float, high:
                 clipped = tirx.Select(value < tirx.const(low, dtype), tirx.const(low, dtype), clipped)
             return clipped
 
-        return te.compute(shape_of(data), element, name="clip")
+        return te.compute(extents_of(data), element, name="clip")
 
     return bb.emit_te(clip, data, primfunc_name_hint="clip")
+
+
+def _extremum(better: Callable[..., relax.Expr], integers: Callable[..., relax.Expr]) -> Converter:
+    """Max or Min of any number of tensors, element by element; a NaN in one of them is handed on."""
+
+    def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+        value, *others = inputs
+        for other in others:
+            if "float" not in dtype_of(value):
+                value = bb.emit(integers(value, other))
+                continue
+            chosen = bb.emit(R.where(bb.emit(better(value, other)), value, other))
+            value = bb.emit(R.where(bb.emit(R.isnan(value)), value, chosen))
+        return value
+
+    return convert
+
+
+CONVERT_MAX = _extremum(R.greater_equal, R.maximum)
+CONVERT_MIN = _extremum(R.less_equal, R.minimum)
 
 
 def convert_is_inf(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -56,7 +77,7 @@ def convert_is_inf(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribute
     signs = {math.inf: attributes.get("detect_positive", 1), -math.inf: attributes.get("detect_negative", 1)}
     found = [bb.emit(R.equal(data, relax.const(value, dtype_of(data)))) for value, wanted in signs.items() if wanted]
     if not found:
-        return R.full(shape_of(data), relax.const(False, "bool"), "bool")
+        return R.full(extents_of(data), relax.const(False, "bool"), "bool")
     return found[0] if len(found) == 1 else R.logical_or(*found)
 
 
@@ -67,8 +88,8 @@ def convert_pow(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) 
     """
     base, exponent = inputs[0], inputs[1]
     dtype = dtype_of(base)
-    number = _scalar(exponent) if math.prod(shape_of(exponent)) == 1 else None
-    if number in (2, 3) and len(shape_of(exponent)) <= len(shape_of(base)):
+    number = _scalar(exponent) if all(extent == 1 for extent in extents_of(exponent)) else None
+    if number in (2, 3) and rank_of(exponent) <= rank_of(base):
         square = R.multiply(base, base)
         return square if number == 2 else R.multiply(bb.emit(square), base)
     common = dtype if "float" in dtype else "float64"

@@ -14,18 +14,21 @@ from redfuser.frontend.converters.common import (
     Inputs,
     constant,
     dtype_of,
+    extents_of,
     optional,
     output_count,
+    rank_of,
     shape_of,
+    static_extents,
 )
 
 
 def convert_layer_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
     """LayerNormalization; the mean and the inverse deviation only where the node names them."""
     data, scale, bias = inputs[0], inputs[1], optional(inputs, 2)
-    shape = shape_of(data)
+    shape = extents_of(data)
     axes = list(range(attributes.get("axis", -1) % len(shape), len(shape)))
-    normalised = [shape[axis] for axis in axes]
+    normalised = static_extents([shape[axis] for axis in axes])
     epsilon = attributes.get("epsilon", 1e-5)
     weight = _expanded(bb, scale, normalised)
     shift = relax.const(np.zeros(normalised), dtype_of(data)) if bias is None else _expanded(bb, bias, normalised)
@@ -40,9 +43,9 @@ def convert_layer_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
 def convert_rms_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """RMSNormalization over the axes from ``axis`` on, folded into one."""
     data, scale = inputs[0], inputs[1]
-    shape = shape_of(data)
+    shape = extents_of(data)
     axis = attributes.get("axis", -1) % len(shape)
-    weight = _expanded(bb, scale, shape[axis:])
+    weight = _expanded(bb, scale, static_extents(shape[axis:]))
     epsilon = attributes.get("epsilon", 1e-5)
     if axis == len(shape) - 1 and axis > 0:
         return R.nn.rms_norm(data, weight, [axis], epsilon)
@@ -67,6 +70,6 @@ def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
         constant(value, name).astype(np.float64) for name, value in zip(names, inputs[1:5], strict=True)
     )
     factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
-    shape = (-1, *[1] * (len(shape_of(data)) - 2))
+    shape = (-1, *[1] * (rank_of(data) - 2))
     scaled = bb.emit(R.multiply(data, relax.const(factor.reshape(shape), dtype_of(data))))
     return R.add(scaled, relax.const((bias - mean * factor).reshape(shape), dtype_of(data)))

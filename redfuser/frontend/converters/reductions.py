@@ -8,7 +8,16 @@ from collections.abc import Callable
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, optional, shape_of
+from redfuser.frontend.converters.common import (
+    Attributes,
+    Converter,
+    Inputs,
+    constant,
+    dtype_of,
+    optional,
+    rank_of,
+    shape_of,
+)
 
 
 def _reduction(reduce: Callable[..., relax.Expr]) -> Converter:
@@ -31,7 +40,7 @@ def convert_reduce_log_sum_exp(bb: relax.BlockBuilder, inputs: Inputs, attribute
     axes = list(attributes.get("axes", ())) if given is None else constant(given, "axes").tolist()
     if not axes and attributes.get("noop_with_empty_axes", 0):
         return data
-    which = [int(axis) for axis in axes] or list(range(len(shape_of(data))))
+    which = [int(axis) for axis in axes] or list(range(rank_of(data)))
     top = bb.emit(R.max(data, which, True))
     total = bb.emit(R.sum(bb.emit(R.exp(bb.emit(R.subtract(data, top)))), which, True))
     finite = bb.emit(R.add(bb.emit(R.log(total)), top))

@@ -64,7 +64,7 @@ class Remainder:
         factor = variant.scheduled.factor
         if factor is not None:
             arguments[factor] = self._pack(arguments[factor], variant.scheduled)
-        inputs = [self._names[id(variant)], relax.Tuple(arguments)]
+        inputs = [self._names[id(variant)], relax.Tuple(arguments), *call.args[2:]]
         return relax.VarBinding(binding.var, relax.Call(call.op, inputs, call.attrs, call.sinfo_args))
 
     def _variant(self, function: tvm.tirx.PrimFunc, known: tuple[bool, ...]) -> _Variant:

@@ -1,0 +1,93 @@
+"""The symbolic dimensions of a model as TVM variables. Imports TVM: import it lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import arith, tirx
+from tvm.ir import Range
+
+from redfuser.signature import DimRange
+
+
+class TooLarge(Exception):
+    """The model takes no more than ``high`` along a symbolic dimension."""
+
+    def __init__(self, name: str, high: int) -> None:
+        super().__init__(f"dimension {name!r} is at most {high} here")
+        self.name = name
+        self.high = high
+
+
+class Symbols:
+    """The symbolic dimensions of a model.
+
+    Args:
+        ranges: of each dimension, by its name.
+
+    Attributes:
+        variables: what stands for each dimension in Relax; names from the model never become identifiers unchanged.
+    """
+
+    def __init__(self, ranges: Mapping[str, DimRange]) -> None:
+        self.ranges = dict(ranges)
+        self.variables: dict[str, tirx.Var] = {}
+        self._analyzer = arith.Analyzer()
+        for name, bounds in ranges.items():
+            variable = tirx.Var(self._identifier(name), "int64")
+            self.variables[name] = variable
+            self._analyzer.bind(variable, Range(bounds.low, bounds.high + 1))
+
+    def _identifier(self, name: str) -> str:
+        safe = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+        base = safe if safe[:1].isalpha() else f"n_{safe}"
+        taken = {variable.name for variable in self.variables.values()}
+        return next(n for n in (base, *(f"{base}_{k}" for k in range(len(taken) + 1))) if n not in taken)
+
+    def cover(self, extents: Sequence[tirx.PrimExpr]) -> bool:
+        """Whether extents are known once the dimensions are."""
+        own = set(self.variables.values())
+        return all(set(tirx.analysis.undefined_vars(extent)) <= own for extent in extents)
+
+    def simplify(self, value: Any) -> Any:
+        """An integer where the expression has one value only, else the simplest form of it."""
+        if isinstance(value, int | np.integer):
+            return int(value)
+        simple = self._analyzer.simplify(value)
+        return int(simple) if isinstance(simple, tirx.IntImm) else simple
+
+    def decide(self, condition: Any) -> bool:
+        """Whether a condition holds whatever the dimensions.
+
+        Raises:
+            ValueError: it depends on them.
+        """
+        if isinstance(condition, bool | int | np.bool_):
+            return bool(condition)
+        if self._analyzer.can_prove(condition):
+            return True
+        if self._analyzer.can_prove(tirx.Not(condition)):
+            return False
+        raise ValueError(f"{condition} depends on the symbolic dimensions")
+
+    def within(self, start: Any, extent: Any) -> Any:
+        """A bound of a slice brought inside ``0 … extent``; negative ones count from the end.
+
+        Raises:
+            TooLarge: it is a symbolic dimension that may exceed a static extent. ONNX would take less than asked for,
+                which no other part of the graph expects.
+        """
+        start, extent = self.simplify(start), self.simplify(extent)
+        if isinstance(start, int) and start < 0:
+            start = self.simplify(tirx.Max(expression(start + extent), expression(0)))
+        name = next((n for n, v in self.variables.items() if isinstance(start, tirx.Var) and v.same_as(start)), None)
+        if name is not None and isinstance(extent, int) and self.ranges[name].high > extent:
+            raise TooLarge(name, extent)
+        return self.simplify(tirx.Min(expression(start), expression(extent)))
+
+
+def expression(value: Any) -> tirx.PrimExpr:
+    """An integer as TVM has it; an expression as it is."""
+    return tirx.IntImm("int64", int(value)) if isinstance(value, int | np.integer) else value

@@ -1,0 +1,139 @@
+"""Symbolic dimensions through the importer: shapes computed from shapes, slices, ranges, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from onnx import NodeProto, TensorProto, helper
+
+from redfuser.errors import UnsupportedOperatorError, UsageError
+from redfuser.frontend import LoweredModel, lower
+from redfuser.oracle import run_onnxruntime
+from redfuser.signature import ANY_SIZE, DimRange
+from tests.frontend.running import graph_of, loaded, run
+
+FLOAT = TensorProto.FLOAT
+node = helper.make_node
+
+
+def check(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, tuple[int, Sequence[int | str]]],
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    constants: Mapping[str, np.ndarray] | None = None,
+    output: str = "y",
+    dims: Mapping[str, DimRange] | None = None,
+) -> LoweredModel:
+    """Lower once, run with every feed, compare with ONNX Runtime."""
+    proto = graph_of(nodes, inputs, [output], constants)
+    lowered = lower(loaded(proto), dims)
+    assert lowered.dims
+    for feed in feeds:
+        (got,) = run(lowered, feed)
+        np.testing.assert_allclose(got, run_onnxruntime(proto, feed, 1)[output], rtol=1e-6)
+    return lowered
+
+
+def ramp(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def test_a_reshape_to_what_shape_nodes_compute() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["n"]),
+        node("Unsqueeze", ["n", "axes"], ["n1"]),
+        node("Mul", ["n1", "two"], ["double"]),
+        node("Concat", ["minus", "double"], ["target"], axis=0),
+        node("Reshape", ["x", "target"], ["y"]),
+    ]
+    constants = {
+        "one": np.array(1), "axes": np.array([0]), "two": np.array([2]), "minus": np.array([-1]),
+    }  # fmt: skip
+    shape = ["batch", "seq", 6]
+    lowered = check(nodes, {"x": (FLOAT, shape)}, [{"x": ramp(2, 5, 6)}, {"x": ramp(1, 1, 6)}], constants)
+    assert lowered.outputs[0].shape[1] != "seq"
+
+
+def test_an_expand_that_keeps_where_it_is_told_minus_one() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Concat", ["minus", "s"], ["wanted"], axis=0),
+        node("Equal", ["wanted", "minus"], ["is_free"]),
+        node("Where", ["is_free", "three", "wanted"], ["target"]),
+        node("Expand", ["x", "target"], ["y"]),
+    ]
+    constants = {"minus": np.array([-1]), "three": np.array([3])}
+    check(nodes, {"x": (FLOAT, ["a", "b"])}, [{"x": ramp(2, 5)}, {"x": ramp(1, 1)}], constants)
+
+
+def test_positions_as_numbers_and_a_causal_mask() -> None:
+    nodes = [
+        node("Shape", ["x"], ["n"], start=0, end=1),
+        node("Squeeze", ["n"], ["length"]),
+        node("Range", ["zero", "length", "one"], ["positions"]),
+        node("Unsqueeze", ["positions", "first"], ["rows"]),
+        node("LessOrEqual", ["positions", "rows"], ["seen"]),
+        node("Cast", ["length"], ["count"], to=FLOAT),
+        node("Div", ["x", "count"], ["scaled"]),
+        node("Where", ["seen", "scaled", "low"], ["y"]),
+    ]
+    constants = {
+        "zero": np.array(0), "one": np.array(1), "first": np.array([1]), "low": np.array(-9, np.float32)
+    }  # fmt: skip
+    check(nodes, {"x": (FLOAT, ["n", "n"])}, [{"x": ramp(4, 4)}, {"x": ramp(1, 1)}], constants)
+
+
+@pytest.mark.parametrize(("starts", "ends"), [([1], [2**31]), ([-2], [2**62]), ([0], [-1]), ([0], [2])])
+def test_slices_of_a_symbolic_dimension(starts: list[int], ends: list[int]) -> None:
+    constants = {"starts": np.array(starts), "ends": np.array(ends), "axes": np.array([1])}
+    nodes = [node("Slice", ["x", "starts", "ends", "axes"], ["y"])]
+    feeds = [{"x": ramp(2, 7)}, {"x": ramp(1, 2)}]
+    check(nodes, {"x": (FLOAT, ["a", "b"])}, feeds, constants, dims={"b": DimRange(2, 9)})
+
+
+def test_the_last_element_by_a_negative_index() -> None:
+    nodes = [node("Gather", ["x", "last"], ["y"], axis=1)]
+    feeds = [{"x": ramp(2, 7, 3)}, {"x": ramp(1, 1, 3)}]
+    check(nodes, {"x": (FLOAT, ["a", "b", 3])}, feeds, {"last": np.array(-1)})
+
+
+def positions() -> list[NodeProto]:
+    """The first rows of a table of eight."""
+    return [
+        node("Shape", ["x"], ["n"], start=0, end=1),
+        node("Slice", ["table", "zero", "n"], ["rows"]),
+        node("Add", ["x", "rows"], ["y"]),
+    ]
+
+
+TABLE = {"table": ramp(8, 3), "zero": np.array([0])}
+
+
+def test_a_table_limits_a_dimension_that_was_given_no_range() -> None:
+    lowered = check(positions(), {"x": (FLOAT, ["n", 3])}, [{"x": ramp(8, 3)}, {"x": ramp(1, 3)}], TABLE)
+    assert lowered.dims == {"n": DimRange(1, 8)}
+
+
+def test_a_range_beyond_the_table_is_refused() -> None:
+    proto = graph_of(positions(), {"x": (FLOAT, ["n", 3])}, ["y"], TABLE)
+    with pytest.raises(UsageError, match="no more than 8") as caught:
+        lower(loaded(proto), {"n": DimRange(1, 9)})
+    assert caught.value.hint == "compile with --dim n=1:8"
+
+
+def test_unnamed_dimensions_are_distinct() -> None:
+    proto = graph_of([node("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, [None, None, 4])}, ["y"], {"w": ramp(4, 2)})
+    lowered = lower(loaded(proto))
+    assert lowered.dims == {"x.0": ANY_SIZE, "x.1": ANY_SIZE} and lowered.outputs[0].shape == ("x.0", "x.1", 2)
+    feed = {"x": ramp(2, 5, 4)}
+    np.testing.assert_allclose(run(lowered, feed)[0], run_onnxruntime(proto, feed, 1)["y"], rtol=1e-6)
+
+
+def test_shapes_that_need_a_fixed_dimension_say_so() -> None:
+    proto = graph_of([node("Add", ["x", "z"], ["y"])], {"x": (FLOAT, ["a"]), "z": (FLOAT, ["b"])}, ["y"])
+    with pytest.raises(UnsupportedOperatorError, match="Add") as caught:
+        lower(loaded(proto))
+    assert "--dim a=N" in caught.value.hint

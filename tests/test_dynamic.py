@@ -1,0 +1,85 @@
+"""Symbolic dimensions from the file to the call: one artifact for every size in its range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import redfuser as library
+from models.tiny_bert import BertShape, tiny_bert
+from redfuser.accuracy import compare
+from redfuser.artifact.load import LoadedModel
+from redfuser.errors import UsageError
+from redfuser.oracle import random_inputs, run_float64, run_onnxruntime, sample_sizes
+from redfuser.signature import DimRange
+
+#: One, primes, tiles and their neighbours, the upper bound.
+LENGTHS = [1, 2, 7, 15, 16, 17, 31, 63, 64, 65, 96]
+
+BERT = BertShape(length=96, symbolic=True)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    onnx.save(tiny_bert(BERT), folder / "bert.onnx")
+    return folder / "bert.onnx"
+
+
+@pytest.fixture(scope="module")
+def model(bert: Path) -> LoadedModel:
+    return library.compile(bert, dims={"batch": DimRange(1, 5)}, force=True).load()
+
+
+def feeds(model: LoadedModel, **sizes: int) -> dict[str, np.ndarray]:
+    return random_inputs([spec.at(sizes) for spec in model.inputs], seed=sum(sizes.values()))
+
+
+def agree(proto: onnx.ModelProto, model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> Iterator[str]:
+    outputs, exact, baseline = model(inputs), run_float64(proto, inputs), run_onnxruntime(proto, inputs, 2)
+    for spec in model.outputs:
+        result = compare(outputs[spec.name], exact[spec.name], baseline[spec.name], spec.dtype)
+        if not result.passed:
+            yield f"{spec.name}: {result}"
+
+
+def test_the_manifest_names_the_ranges(model: LoadedModel) -> None:
+    assert model.inputs[0].shape == ("batch", "length")
+    assert model.manifest.dims == {"batch": DimRange(1, 5), "length": DimRange(1, 96)}
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_any_length_in_range(bert: Path, model: LoadedModel, length: int) -> None:
+    inputs = feeds(model, batch=1 + length % 5, length=length)
+    assert not list(agree(onnx.load(bert), model, inputs))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"batch": 6, "length": 4}, "dimension 'batch' of input 'input_ids' is 6; the module takes 1 to 5"),
+        ({"batch": 1, "length": 97}, "dimension 'length' of input 'input_ids' is 97; the module takes 1 to 96"),
+        ({"batch": 1, "length": 0}, "'length' of input 'input_ids' is 0"),
+    ],
+)
+def test_a_size_out_of_range_is_named(model: LoadedModel, sizes: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        model(feeds(model, **sizes))
+
+
+def test_inputs_must_agree_on_a_dimension(model: LoadedModel) -> None:
+    inputs = feeds(model, batch=2, length=4)
+    with pytest.raises(UsageError, match="dimension 'length' is 3 in input 'attention_mask' and 4 in another"):
+        model({**inputs, "attention_mask": inputs["attention_mask"][:, :3]})
+
+
+def test_sizes_to_try() -> None:
+    assert sample_sizes({}) == ({},)
+    tried = sample_sizes({"batch": DimRange(1, 2), "length": DimRange(2, 96)})
+    assert [sizes["length"] for sizes in tried] == [2, 7, 16, 31, 64, 65, 96]
+    assert {sizes["batch"] for sizes in tried} == {1, 2}
+    assert sample_sizes({"n": DimRange(4, 65536)})[-1] == {"n": 129}
