@@ -51,7 +51,7 @@ def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
     """
     from tvm.tirx import AllocBuffer, PrimFunc
 
-    machine = Machine.of(target)
+    machine = Machine.of(target, program.schedule)
     parameters = (*program.inputs, *program.outputs)
     tensors = (*parameters, *program.workspaces)
     builder = Builder("int32" if max(tensor.size for tensor in tensors) < 1 << 31 else "int64")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redfuser.targets import CpuTarget
+from redfuser.tile.ir import Schedule
 
 
 @dataclass(frozen=True)
@@ -15,16 +16,26 @@ class Machine:
         vector_bits: width of one register.
         registers: how many there are.
         cache_bytes: second-level cache of one core.
+        vectors: width of a register tile in registers.
     """
 
     vector_bits: int
     registers: int
     cache_bytes: int
+    vectors: int
 
     @staticmethod
-    def of(target: CpuTarget) -> Machine:
-        """The machine behind a target: AVX-512 has 32 registers, everything before it 16."""
-        return Machine(target.vector_bits, 32 if target.vector_bits >= 512 else 16, target.l2_kb * 1024)
+    def of(target: CpuTarget, schedule: Schedule | None = None) -> Machine:
+        """The machine behind a target: AVX-512 has 32 registers, everything before it 16.
+
+        Args:
+            schedule: its option ``vectors`` is the width of register tiles; without it they are as wide as leaves
+                room for six rows.
+        """
+        registers = 32 if target.vector_bits >= 512 else 16
+        options = dict(schedule.options) if schedule is not None else {}
+        vectors = options.get("vectors", widest_tile(registers))
+        return Machine(target.vector_bits, registers, target.l2_kb * 1024, vectors)
 
     @property
     def lanes(self) -> int:
@@ -36,7 +47,7 @@ class Machine:
 
         A few points more than that are cut into even parts rather than into a full one and a small rest.
         """
-        width = self.lanes * (4 if self.registers >= 32 else 2)
+        width = self.lanes * self.vectors
         if points <= width:
             return points
         parts = -(-points // width)
@@ -45,3 +56,8 @@ class Machine:
     def rows(self, vectors: int) -> int:
         """Rows of a register tile that is ``vectors`` wide: accumulators, one row of operands and a broadcast fit."""
         return max(min((self.registers - vectors - 2) // vectors, 14), 1)
+
+
+def widest_tile(registers: int) -> int:
+    """Width in vectors of the widest register tile that still has six rows."""
+    return 4 if registers >= 32 else 2
