@@ -48,15 +48,27 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tuning(parser: argparse.ArgumentParser, budget: str) -> None:
+    """``--tune-budget`` and ``--trials``."""
+    parser.add_argument(
+        "--tune-budget", default=budget, metavar="TIME", help=f"time for measuring: 60s, 5m, off (default: {budget})"
+    )
+    parser.add_argument(
+        "--trials", type=positive, default=64, metavar="N", help="candidates measured for one cascade (default: 64)"
+    )
+
+
 def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     """The options of a command that takes :func:`add_model`, and :mod:`cli.compile`'s own if it is that.
 
     Raises:
         RedFuserError: an argument makes no sense, or the target is unknown.
     """
-    from redfuser.options import CompileOptions, parse_dims, parse_gates, parse_shapes
+    from redfuser.options import CompileOptions, parse_budget, parse_dims, parse_gates, parse_shapes
     from redfuser.targets import load_target
+    from redfuser.tuning.record import read_lock
 
+    lock: Path | None = getattr(arguments, "tuning_lock", None)
     return CompileOptions(
         target=load_target(arguments.target),
         dims=parse_dims(arguments.dim),
@@ -67,6 +79,10 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
         fail_on_missed=getattr(arguments, "fail_on", None) == "missed",
         seed=arguments.seed,
         threads=arguments.threads,
+        tune_seconds=parse_budget(getattr(arguments, "tune_budget", "off")),
+        trials=getattr(arguments, "trials", 1),
+        lock=read_lock(lock) if lock is not None else None,
+        locked=getattr(arguments, "locked", False),
     )
 
 

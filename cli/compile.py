@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import add_common, add_model, compile_options
+from .arguments import add_common, add_model, add_tuning, compile_options
 from .output import print_json, progress
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--require-fused", action="append", default=[], metavar="'KIND>=N'", help="fail unless so many are fused"
     )
     parser.add_argument("--fail-on", choices=("missed",), help="missed: fail if any cascade isn't fused")
+    add_tuning(parser, budget="off")
+    parser.add_argument("--tuning-lock", type=Path, metavar="FILE", help="use the schedules that tune found")
+    parser.add_argument("--locked", action="store_true", help="fail unless the lock gives every kernel, unchanged")
     add_common(parser)
 
 

@@ -12,15 +12,15 @@ from typing import NoReturn
 
 from redfuser.errors import MissingToolError, RedFuserError, UsageError
 
-from . import analyze, compile, doctor, report, run, targets, verify
+from . import analyze, cache, compile, doctor, report, run, targets, tune, verify
 from .output import print_error, print_json
 
-COMMANDS = (compile, analyze, report, run, verify, targets, doctor)
+COMMANDS = (compile, tune, analyze, report, run, verify, cache, targets, doctor)
 
 INTERRUPTED, TERMINATED, BROKEN_PIPE = 130, 143, 141
 
 EPILOG = """exit codes: 0 ok, 1 internal error, 2 usage, 3 bad or unsafe model, 4 unsupported operator or target,
-5 fusion gate unmet, 6 verification failed, 8 environment, 130 interrupted"""
+5 fusion gate unmet, 6 verification failed, 7 tuning lock miss, 8 environment, 130 interrupted"""
 
 
 class Parser(argparse.ArgumentParser):

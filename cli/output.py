@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: width of tables where no terminal says how wide it is
 LOG_WIDTH = 120
+#: a log says at most so often how a stage stands
+STATUS_SECONDS = 10.0
 
 
 def print_json(data: object) -> None:
@@ -62,7 +64,7 @@ class Lines:
 
     def __init__(self, verbose: bool) -> None:
         self._verbose = verbose
-        self._start = time.monotonic()
+        self._start = self._said = time.monotonic()
 
     def stage(self, name: str) -> None:
         """One line a stage, with the seconds since the start."""
@@ -73,8 +75,19 @@ class Lines:
         if self._verbose:
             self._print(f"  {text}")
 
+    def warn(self, text: str) -> None:
+        """Always shown."""
+        self._print(f"warning: {text}")
+
     def step(self, done: int, total: int) -> None:
         """Too fine for a log."""
+
+    def status(self, text: str) -> None:
+        """A line now and then."""
+        now = time.monotonic()
+        if now - self._said >= STATUS_SECONDS:
+            self._said = now
+            self._print(f"  {text}")
 
     def _print(self, text: str) -> None:
         print(f"{time.monotonic() - self._start:7.1f} s  {plain(text)}", file=sys.stderr, flush=True)
@@ -88,6 +101,7 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         self._verbose = verbose
+        self._stage = "start"
         text = TextColumn("{task.description}", markup=False)
         columns = (SpinnerColumn(), text, BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
@@ -102,6 +116,7 @@ class Bar:
 
     def stage(self, name: str) -> None:
         """Rename the line; the length isn't known yet."""
+        self._stage = name
         self._progress.reset(self._task, total=None, start=True, description=plain(name))
 
     def note(self, text: str) -> None:
@@ -109,9 +124,17 @@ class Bar:
         if self._verbose:
             self._progress.console.print(plain(text), markup=False, highlight=False)
 
+    def warn(self, text: str) -> None:
+        """A line above."""
+        self._progress.console.print(plain(f"warning: {text}"), markup=False, highlight=False)
+
     def step(self, done: int, total: int) -> None:
         """Move the bar."""
         self._progress.update(self._task, completed=done, total=total)
+
+    def status(self, text: str) -> None:
+        """Added to the line."""
+        self._progress.update(self._task, description=plain(f"{self._stage}: {text}"))
 
 
 @contextmanager

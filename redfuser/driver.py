@@ -18,9 +18,10 @@ from redfuser.errors import FusionGateError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
-from redfuser.records import to_text
 from redfuser.report.collect import describe_cascade, describe_rejected, describe_target
 from redfuser.report.value import FusionReport, ModelInfo
+from redfuser.tuning.choose import chooser
+from redfuser.tuning.record import TuningLock
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,21 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,
         dims=analysis.lowered.dims,
-        tuning_lock=_lock(options, outcomes),
+        tuning_lock=_lock(options, outcomes).to_json(),
         dump=_dump(analysis, outcomes, assembly, report),
     )
+
+
+def tune_model(model: Path, options: CompileOptions, progress: Progress) -> tuple[TuningLock, FusionReport]:
+    """Choose schedules and check the kernels that come of them, without compiling the rest of the model.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
+    backend_for(options.target).require_tools()
+    analysis = analyze(model, options, progress)
+    outcomes = _fuse_all(analysis, options, progress)
+    return _lock(options, outcomes), _report(analysis, outcomes, options)
 
 
 def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> FusionReport:
@@ -88,7 +101,8 @@ def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> F
     analysis = analyze(model, options, progress)
     progress.stage("derive")
     memo: Memo = {}
-    return _report(analysis, {cascade: plan(cascade, options, memo) for cascade in analysis.distinct()}, options)
+    planned = {c: plan(c, name, options, memo=memo) for c, name in analysis.distinct().items()}
+    return _report(analysis, planned, options)
 
 
 def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
@@ -110,11 +124,12 @@ def _fuse_all(analysis: Analysis, options: CompileOptions, progress: Progress) -
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
-    for done, (cascade, name) in enumerate(distinct.items(), 1):
-        outcomes[cascade] = outcome = fuse(cascade, name, options, memo)
-        if outcome.reason is not None:
-            progress.note(f"{name} stays unfused: {outcome.reason}")
-        progress.step(done, len(distinct))
+    with chooser(options, progress) as choose:
+        for done, (cascade, name) in enumerate(distinct.items(), 1):
+            outcomes[cascade] = outcome = fuse(cascade, name, options, choose, memo)
+            if outcome.reason is not None:
+                progress.note(f"{name} stays unfused: {outcome.reason}")
+            progress.step(done, len(distinct))
     return outcomes
 
 
@@ -166,10 +181,10 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
     return FusionReport(info, describe_target(options.target), tuple(entries))
 
 
-def _lock(options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> str:
-    kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
-    schedules = {kernel.program.name: kernel.program.schedule.as_dict() for kernel in kernels}
-    return to_text({"schema": "redfuser.tuning/1", "target": options.target.name, "kernels": schedules})
+def _lock(options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> TuningLock:
+    made = [outcome for outcome in outcomes.values() if outcome.kernel is not None]
+    records = {o.kernel.program.name: o.record for o in made if o.kernel is not None and o.record is not None}
+    return TuningLock.make(options.target, records)
 
 
 def _dump(

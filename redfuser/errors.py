@@ -90,6 +90,13 @@ class VerificationError(RedFuserError):
     exit_code = 6
 
 
+class LockMissError(RedFuserError):
+    """``--locked``, and the lock doesn't say how to compute a cascade, or another kernel came of what it says."""
+
+    code = "tuning-lock"
+    exit_code = 7
+
+
 class MissingToolError(RedFuserError):
     """Something this machine must have is missing or broken."""
 

@@ -7,15 +7,22 @@ why this file alone catches every exception.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Kernel, backend_for
+from redfuser.errors import LockMissError
 from redfuser.options import CompileOptions
 from redfuser.reason import Reason
+from redfuser.records import digest
 from redfuser.report.value import Time, Traffic
 from redfuser.tile.ir import Schedule
+from redfuser.tuning.record import Record
+
+if TYPE_CHECKING:
+    from redfuser.tuning.choose import Chooser
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,7 @@ class Outcome:
         traffic: compulsory memory traffic, fused and unfused.
         precise: the cascade as it was derived, in the precision it is computed in.
         derivation: the algebra's verdict; None if it failed.
-        schedule: how it is to be computed; None if nothing was chosen.
-        time: of one execution, measured or modelled.
+        record: how it is to be computed, how that was chosen, and its time; None if nothing was.
         kernel: the kernel; None before code generation, or if that failed.
         reason: why it isn't fused; None if it is.
     """
@@ -35,30 +41,53 @@ class Outcome:
     traffic: Traffic
     precise: Cascade | None = None
     derivation: Derivation | None = None
-    schedule: Schedule | None = None
-    time: Time | None = None
+    record: Record | None = None
     kernel: Kernel | None = None
     reason: Reason | None = None
 
+    @property
+    def schedule(self) -> Schedule | None:
+        """How it is to be computed."""
+        return self.record.schedule.schedule() if self.record is not None else None
 
-def plan(cascade: Cascade, options: CompileOptions, memo: Memo | None = None) -> Outcome:
+    @property
+    def time(self) -> Time | None:
+        """Of one execution, measured or modelled."""
+        return Time(self.record.time_us, self.record.how) if self.record is not None else None
+
+
+def plan(
+    cascade: Cascade,
+    name: str,
+    options: CompileOptions,
+    choose: Chooser | None = None,
+    memo: Memo | None = None,
+) -> Outcome:
     """Derive a canonical cascade (see :mod:`redfuser.cascade.canonical`) and choose its schedule.
 
     Args:
+        name: of the kernel, unique in the module.
+        choose: decides on the schedule; without it the target's untuned choice is taken.
         memo: of the whole model, as for :func:`redfuser.algebra.derive`.
+
+    Raises:
+        LockMissError: the lock must decide and doesn't.
     """
     from redfuser.algebra import derive
     from redfuser.tile.traffic import traffic
-    from redfuser.tuning.cost import modelled_us
+    from redfuser.tuning.choose import untuned
+    from redfuser.tuning.task import Task
 
     outcome = Outcome(traffic(cascade))
     try:
         outcome = replace(outcome, precise=(precise := with_precision(cascade)))
         outcome = replace(outcome, derivation=(derivation := derive(precise, options.numerics, memo)))
-        schedule = backend_for(options.target).schedule(precise, derivation)
+        task = Task(name, cascade, precise, derivation)
+        return replace(outcome, record=choose(task) if choose is not None else untuned(task, options))
+    except LockMissError:
+        raise
     except Exception as failure:
         return replace(outcome, reason=_reason(failure))
-    return replace(outcome, schedule=schedule, time=Time(modelled_us(outcome.traffic, options.target), "modelled"))
 
 
 def with_precision(cascade: Cascade) -> Cascade:
@@ -69,24 +98,41 @@ def with_precision(cascade: Cascade) -> Cascade:
     return sharpen_centres(widen(cascade))
 
 
-def fuse(cascade: Cascade, name: str, options: CompileOptions, memo: Memo | None = None) -> Outcome:
-    """Plan, build, generate and check one canonical cascade.
+def fuse(
+    cascade: Cascade,
+    name: str,
+    options: CompileOptions,
+    choose: Chooser | None = None,
+    memo: Memo | None = None,
+) -> Outcome:
+    """Plan, build, generate and check one canonical cascade; the arguments are those of :func:`plan`.
 
-    Args:
-        name: of the kernel, unique in the module.
-        memo: as for :func:`plan`.
+    Raises:
+        LockMissError: the lock must decide and doesn't, or another kernel came of what it says.
     """
-    outcome = plan(cascade, options, memo)
+    outcome = plan(cascade, name, options, choose, memo)
     if outcome.precise is None or outcome.derivation is None or outcome.schedule is None:
         return outcome
     try:
         kernel = _generate(outcome.precise, name, outcome.derivation, outcome.schedule, options)
     except Exception as failure:
-        return replace(outcome, schedule=None, time=None, reason=_reason(failure))
+        return replace(outcome, record=None, reason=_reason(failure))
     if kernel.error is not None and not kernel.error.passed:
         reason = Reason("check-failed", "the kernel's numbers don't meet the accuracy rule", str(kernel.error))
-        return replace(outcome, schedule=None, time=None, reason=reason)
-    return replace(outcome, kernel=kernel)
+        return replace(outcome, record=None, reason=reason)
+    assert outcome.record is not None
+    return replace(outcome, kernel=kernel, record=_sealed(outcome.record, kernel, options))
+
+
+def _sealed(record: Record, kernel: Kernel, options: CompileOptions) -> Record:
+    """The record with its kernel's digest, which must be the one locked."""
+    sha256 = digest(kernel.texts)
+    if options.locked and record.kernel != sha256:
+        raise LockMissError(
+            f"{kernel.program.name} isn't the kernel that was locked: the generator has changed since",
+            "tune again: redfuser tune MODEL -o LOCK",
+        )
+    return replace(record, kernel=sha256)
 
 
 def _generate(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from redfuser.cascade.kinds import KINDS
 from redfuser.errors import UsageError
 from redfuser.records import digest
 from redfuser.signature import DimRange
 from redfuser.targets import Target
+
+if TYPE_CHECKING:
+    from redfuser.tuning.record import TuningLock
 
 Numerics = Literal["exact", "relaxed"]
 V = TypeVar("V")
@@ -47,6 +50,10 @@ class CompileOptions:
         fail_on_missed: any unfused cascade fails the compile after the report is made.
         seed: of the inputs that kernels are checked on.
         threads: threads that kernels are planned for; ``None`` means the target's cores.
+        tune_seconds: what may be spent on timing candidates; 0 for none.
+        trials: candidates timed for one cascade, at most.
+        lock: schedules chosen before; they go before everything else.
+        locked: a cascade without a schedule in the lock is an error.
     """
 
     target: Target
@@ -58,6 +65,10 @@ class CompileOptions:
     fail_on_missed: bool = False
     seed: int = 0
     threads: int | None = None
+    tune_seconds: float = 0.0
+    trials: int = 64
+    lock: TuningLock | None = None
+    locked: bool = False
 
     def digest(self) -> str:
         """SHA-256 of all options: equal digests and equal models give equal artifacts."""
@@ -73,8 +84,14 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Something worth a line in a log."""
 
+    def warn(self, text: str) -> None:
+        """Something that must be seen although the work goes on."""
+
     def step(self, done: int, total: int) -> None:
         """``done`` of ``total`` parts of the current stage are finished."""
+
+    def status(self, text: str) -> None:
+        """How the current stage stands, in a few words: the best so far."""
 
 
 class Silent:
@@ -86,7 +103,13 @@ class Silent:
     def note(self, text: str) -> None:
         """Ignored."""
 
+    def warn(self, text: str) -> None:
+        """Ignored."""
+
     def step(self, done: int, total: int) -> None:
+        """Ignored."""
+
+    def status(self, text: str) -> None:
         """Ignored."""
 
 
@@ -154,3 +177,15 @@ def _add_once(option: str, values: dict[str, V], name: str, value: V) -> None:
     if name in values:
         raise UsageError(f"{option} gives {name!r} twice", "keep one of them")
     values[name] = value
+
+
+def parse_budget(text: str) -> float:
+    """``60s``, ``5m``, ``1h`` or ``off`` as seconds.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)", text, re.ASCII)
+    if text != "off" and match is None:
+        raise UsageError(f"a budget of {text!r} isn't a duration", "for example 60s, 5m or off")
+    return 0.0 if match is None else float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]

@@ -18,7 +18,9 @@ def cascade_digest(cascade: Cascade) -> str:
         writer.reduction(item)
     for output in cascade.outputs:
         positions = [writer.value(expr) for expr in output.indices]
-        writer.line("output", str(output.tensor), *map(writer.axis, output.axes), *positions, writer.value(output.value))
+        writer.line(
+            "output", str(output.tensor), *map(writer.axis, output.axes), *positions, writer.value(output.value)
+        )
     return writer.hash.hexdigest()
 
 

@@ -97,10 +97,10 @@ class _CpuSpace:
         return _first(self.default.tile(axis), tuple(max(min(n, axis.extent), 1) for n in sizes))
 
     def _lanes(self) -> tuple[str, ...]:
-        names = [self.default.lanes, *([self.row.name] if self.row is not None else [])]
+        rows = (self.row.name,) if self.row is not None else ()
         if has_products(self.cascade):
-            return _first(self.default.lanes, (*names, ""))
-        return _first(self.default.lanes, (*names, self.cascade.axis.name))
+            return _first(self.default.lanes, rows or ("",))
+        return _first(self.default.lanes, (*rows, self.cascade.axis.name))
 
     def _vectors(self) -> tuple[int, ...]:
         widest = Machine.of(self.target).vectors
@@ -111,7 +111,8 @@ class _CpuSpace:
         kept = [(name, size) for name, size in tiles if name not in {a.name for a in self.values if a.extent == size}]
         vectors = int(point["vectors"])
         options = (("vectors", vectors),) if vectors != Machine.of(self.target).vectors else ()
-        return Schedule(str(point["strategy"]), tuple(kept), int(point["segments"]), str(point["lanes"]), options)
+        strategy, segments, lanes = str(point["strategy"]), int(point["segments"]), str(point["lanes"])
+        return Schedule(strategy, tuple(sorted(kept)), segments, lanes, options)
 
     def _tiled(self) -> list[Axis]:
         return [*([self.row] if self.row is not None else []), *self.values, self.cascade.axis]

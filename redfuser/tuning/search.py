@@ -34,7 +34,7 @@ class Effort:
     """How much may be spent on one cascade.
 
     Args:
-        seconds: of wall time; the batch that runs at the end is finished.
+        seconds: of wall time; no batch begins that would last longer. The last round comes on top.
         trials: candidates timed.
         seed: of the arrays that kernels are timed on.
     """
@@ -94,14 +94,13 @@ class Search:
         end = time.monotonic() + self.effort.seconds
         known = {candidate.schedule for candidate in self.ranked}
         self.trials = {trial.schedule: trial for trial in self.done if trial.schedule in known}
-        stale = 0
-        while len(self.trials) < self.effort.trials and time.monotonic() < end and stale < STALE:
-            batch = self._next()
-            if not batch:
+        stale, lasted = 0, 0.0
+        while len(self.trials) < self.effort.trials and stale < STALE:
+            batch, begin, before = self._next(), time.monotonic(), self._best()
+            if not batch or begin + lasted > end:
                 break
-            before = self._best()
             self._time(batch)
-            after = self._best()
+            lasted, after = time.monotonic() - begin, self._best()
             gained = after is not None and (before is None or (after.us or 0) < (1 - MARGIN) * (before.us or 0))
             stale = 0 if gained else stale + 1
         return self._final()
@@ -181,7 +180,10 @@ class Search:
             jobs = {candidate: self._job(candidate) for candidate in finalists}
             entered = [(candidate, job) for candidate, job in jobs.items() if isinstance(job, Job)]
             measured = self.runner.run([job for _, job in entered], plan)
-            results: dict[Candidate, Job | Result] = {**jobs, **dict(zip((c for c, _ in entered), measured, strict=True))}
+            results: dict[Candidate, Job | Result] = {
+                **jobs,
+                **dict(zip((c for c, _ in entered), measured, strict=True)),
+            }
             timed = {candidate: result for candidate, result in results.items() if isinstance(result, Timing)}
             for candidate, result in results.items():
                 if isinstance(result, Failure):

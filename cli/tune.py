@@ -1,0 +1,76 @@
+"""Measure schedules for a model's cascades on this machine and write the best to a lock."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redfuser.errors import OutputError
+from redfuser.report.document import plain
+
+from .arguments import add_common, add_model, add_tuning, compile_options
+from .output import print_json, progress
+
+if TYPE_CHECKING:
+    from redfuser.tuning.record import Record, TuningLock
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what this command takes."""
+    add_model(parser)
+    add_tuning(parser, budget="5m")
+    parser.add_argument("-o", "--output", type=Path, metavar="LOCK", help="file to write (default: MODEL.lock)")
+    add_common(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
+    from redfuser.driver import tune_model
+
+    output: Path = arguments.output or arguments.model.with_suffix(".lock")
+    with progress(arguments) as shown:
+        lock, report = tune_model(arguments.model, compile_options(arguments), shown)
+    write_lock(lock, output)
+    if arguments.format == "json":
+        print_json({"schema": "redfuser.tune/1", "output": str(output), "lock": lock.as_data()})
+        return 0
+    for name, record in lock.kernels.items():
+        print(plain(f"{name}: {describe(record)}"))
+        if record.space is not None:
+            print(plain(f"  {record.space}"))
+    for entry in report.cascades:
+        if entry.reason is not None:
+            print(plain(f"{entry.id}: not fused, {entry.reason}"))
+    print(plain(f"wrote {output}"))
+    print(plain(f"next: redfuser compile {arguments.model} --tuning-lock {output} --locked"))
+    return 0
+
+
+def describe(record: Record) -> str:
+    """The choice and its time in one line."""
+    schedule = record.schedule
+    tiles = ", ".join(f"{name} {size}" for name, size in schedule.tiles.items())
+    segments = f", {schedule.segments} segments" if schedule.segments > 1 else ""
+    options = "".join(f", {name} {value}" for name, value in schedule.options.items())
+    noise = f" ±{record.noise:.0%}, best of {record.trials} timed" if record.how == "measured" else ""
+    lanes = f", lanes {schedule.lanes}" if schedule.lanes else ""
+    return f"{schedule.strategy}{segments}, tiles {tiles}{lanes}{options}: {record.time_us:.4g} us {record.how}{noise}"
+
+
+def write_lock(lock: TuningLock, path: Path) -> None:
+    """Write the lock, all of it or nothing.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(lock.to_json(), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}", "choose another file with -o") from error

@@ -1,0 +1,52 @@
+"""Which schedule a cascade gets: the lock's, one found by tuning, or the target's own untuned choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from redfuser.cascade.identity import cascade_digest
+from redfuser.codegen.backend import backend_for
+from redfuser.errors import LockMissError
+from redfuser.options import CompileOptions, Progress
+from redfuser.tile.traffic import traffic
+from redfuser.tuning.cost import modelled_us
+from redfuser.tuning.record import Record, ScheduleRecord
+from redfuser.tuning.task import Task
+
+Chooser = Callable[[Task], Record]
+
+
+def untuned(task: Task, options: CompileOptions) -> Record:
+    """The target's own choice, its time modelled."""
+    schedule = backend_for(options.target).schedule(task.precise, task.derivation)
+    time = modelled_us(traffic(task.cascade), options.target)
+    return Record(cascade_digest(task.cascade), ScheduleRecord.of(schedule), "modelled", time)
+
+
+@contextmanager
+def chooser(options: CompileOptions, progress: Progress) -> Iterator[Chooser]:
+    """What decides during one compile; holds the measuring process for as long."""
+    obstacle = options.lock.obstacle(options.target) if options.lock is not None else "no lock was given"
+    if options.locked and obstacle:
+        raise LockMissError(f"the tuning lock can't be used: {obstacle}", "tune again: redfuser tune MODEL -o LOCK")
+    if options.lock is not None and obstacle:
+        progress.warn(f"the tuning lock is ignored: {obstacle}")
+    from redfuser.tuning.tuner import tuning
+
+    with ExitStack() as stack:
+        tuner = stack.enter_context(tuning(options, progress)) if options.tune_seconds else None
+
+        def choose(task: Task) -> Record:
+            digest = cascade_digest(task.cascade)
+            record = options.lock.find(digest) if options.lock is not None and not obstacle else None
+            if record is not None:
+                return record
+            if options.locked:
+                raise LockMissError(
+                    f"the tuning lock has no schedule for {task.name}", "tune again: redfuser tune MODEL -o LOCK"
+                )
+            found = tuner.tune(task) if tuner is not None else None
+            return found or untuned(task, options)
+
+        yield choose

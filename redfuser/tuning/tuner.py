@@ -1,0 +1,157 @@
+"""Tunes the cascades of one compile: cache, space, ranking, search, record."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from redfuser.cascade.identity import cascade_digest
+from redfuser.codegen.backend import backend_for
+from redfuser.codegen.cpu.build import runs_here
+from redfuser.options import CompileOptions, Progress
+from redfuser.records import digest
+from redfuser.targets import CpuTarget
+from redfuser.tile.ir import TileProgram
+from redfuser.tuning.cache import Cache, cache_folder
+from redfuser.tuning.fingerprint import generator_digest, machine_name
+from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, code_tools
+from redfuser.tuning.runner import LocalRunner, Runner
+from redfuser.tuning.search import Effort, Search, Trial
+from redfuser.tuning.space import Candidate
+from redfuser.tuning.spaces import space_of
+from redfuser.tuning.task import Task
+
+RECORDS, TRIALS = "records", "trials"
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial as the journal keeps it, so that an interrupted search goes on where it was."""
+
+    schedule: ScheduleRecord
+    us: float | None
+    noise: float
+    failure: str
+
+    @staticmethod
+    def of(trial: Trial) -> TrialRecord:
+        """The record of a trial."""
+        return TrialRecord(ScheduleRecord.of(trial.schedule), trial.us, trial.noise, trial.failure)
+
+    def trial(self) -> Trial:
+        """The trial recorded."""
+        return Trial(self.schedule.schedule(), self.us, self.noise, self.failure)
+
+
+@contextmanager
+def tuning(options: CompileOptions, progress: Progress) -> Iterator[Tuner]:
+    """A tuner with a measuring process and a scratch folder of its own, for the time of one compile."""
+    runner = LocalRunner(options.target.cores if isinstance(options.target, CpuTarget) else 1)
+    with tempfile.TemporaryDirectory(prefix="redfuser-tune-") as scratch:
+        try:
+            yield Tuner(options, progress, runner, Cache(cache_folder(), progress.warn), Path(scratch))
+        finally:
+            runner.close()
+
+
+class Tuner:
+    """Finds schedules by measuring.
+
+    Args:
+        options: target, budget, trials, seed.
+        progress: told what is tuned and how it stands.
+        runner: where candidates are timed.
+        cache: where results are kept.
+        scratch: a folder for compiled candidates.
+    """
+
+    def __init__(
+        self, options: CompileOptions, progress: Progress, runner: Runner, cache: Cache, scratch: Path
+    ) -> None:
+        self.options, self.progress, self.runner, self.cache = options, progress, runner, cache
+        self.scratch = scratch
+        self.end = time.monotonic() + options.tune_seconds
+
+    def tune(self, task: Task) -> Record | None:
+        """The best schedule found now or before; ``None`` where the target can't be measured here."""
+        target = self.options.target
+        if not isinstance(target, CpuTarget) or not runs_here(target):
+            self.progress.warn(f"{task.name} isn't tuned: this machine can't run code for {target.name}")
+            return None
+        key = self._key(task)
+        record = self.cache.read(Record, RECORDS, key)
+        if record is None:
+            record = self._search(task, key)
+            if record is not None:
+                self.cache.write(RECORDS, key, record)
+                self.cache.drop(TRIALS, key)
+        return record
+
+    def _key(self, task: Task) -> str:
+        """Everything that can change the result."""
+        options = self.options
+        return digest(
+            {
+                "cascade": cascade_digest(task.cascade),
+                "derivation": str(task.derivation),
+                "target": options.target,
+                "numerics": options.numerics,
+                "tools": code_tools(),
+                "generator": generator_digest(),
+                "machine": machine_name(),
+                "trials": options.trials,
+                "seed": options.seed,
+            }
+        )
+
+    def _search(self, task: Task, key: str) -> Record | None:
+        from redfuser.tuning.builder import Builder
+
+        assert isinstance(self.options.target, CpuTarget)
+        self.progress.stage(f"tune {task.name}")
+        survey = space_of(task.precise, task.derivation, self.options.target).survey()
+        self.progress.note(str(survey))
+        builder = Builder(self.options.target, self.scratch)
+        effort = Effort(max(self.end - time.monotonic(), 0.0), self.options.trials, self.options.seed)
+        timed = 0
+
+        def told(trial: Trial, best: float | None) -> None:
+            nonlocal timed
+            timed += 1
+            self.cache.append(TRIALS, key, TrialRecord.of(trial))
+            self.progress.step(timed, min(effort.trials, len(survey.candidates)))
+            if trial.failure:
+                self.progress.note(f"skipped {trial.schedule.as_dict()}: {trial.failure}")
+            if best is not None:
+                self.progress.status(f"best {best:.4g} us after {timed} candidates")
+
+        done = [record.trial() for record in self.cache.lines(TrialRecord, TRIALS, key)]
+        winner = Search(
+            ranked=survey.candidates,
+            build=lambda candidate: builder.build(candidate.program),
+            runner=self.runner,
+            effort=effort,
+            accept=self._check,
+            done=done,
+            record=told,
+        ).run()
+        if winner is None:
+            return None
+        schedule = ScheduleRecord.of(winner.candidate.schedule)
+        counts = SpaceRecord.of(survey)
+        digest_ = cascade_digest(task.cascade)
+        return Record(digest_, schedule, "measured", round(winner.us, 3), round(winner.noise, 4), winner.trials, counts)
+
+    def _check(self, candidate: Candidate) -> str:
+        """What is wrong with a candidate's numbers; empty if nothing is."""
+        return check(candidate.program, self.options)
+
+
+def check(program: TileProgram, options: CompileOptions) -> str:
+    """What is wrong with the numbers of a program's kernel; empty if nothing is."""
+    error = backend_for(options.target).generate(program, options.seed).error
+    return "" if error is None or error.passed else f"its numbers don't meet the accuracy rule: {error}"

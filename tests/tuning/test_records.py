@@ -1,0 +1,97 @@
+"""Records, locks and the cache: what is read back, what is refused, what damage does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redfuser.errors import UsageError
+from redfuser.targets import CpuTarget
+from redfuser.tile.ir import Schedule
+from redfuser.tuning.cache import Cache, cache_folder
+from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, TuningLock, read_lock
+
+CPU = CpuTarget("test", "", "x86-64-v4", 512, 2, 32, 1024, 3.0, 40.0)
+SCHEDULE = Schedule("multi-segment", (("i", 16), ("l", 64)), 4, "i", (("vectors", 2),))
+
+
+def record(cascade: str = "ab") -> Record:
+    """A measured one."""
+    space = SpaceRecord(9, 4, {"over the second-level cache": 5})
+    return Record(cascade, ScheduleRecord.of(SCHEDULE), "measured", 12.5, 0.02, 4, space, "cd")
+
+
+def test_a_lock_comes_back_as_it_was(tmp_path: Path) -> None:
+    lock = TuningLock.make(CPU, {"b": record("b"), "a": record("a")})
+    path = tmp_path / "tuning.lock"
+    path.write_text(lock.to_json())
+    assert read_lock(path) == read_lock(tmp_path) == lock
+    assert lock.to_json().index('"a"') < lock.to_json().index('"b"')
+    found = lock.find("b")
+    assert found is not None and found.schedule.schedule() == SCHEDULE and lock.find("c") is None
+
+
+def test_a_lock_serves_its_own_target_and_tools_only() -> None:
+    lock = TuningLock.make(CPU, {})
+    assert not lock.obstacle(CPU)
+    assert "another target" in lock.obstacle(replace(CPU, cores=4))
+    assert "apache-tvm 0.1" in replace(lock, tools={**lock.tools, "apache-tvm": "0.1"}).obstacle(CPU)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"schema": "redfuser.tuning/1"}', '{"schema": "redfuser.tuning/2"}', "\xff"]
+)
+def test_what_is_no_lock_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match="isn't a tuning lock"):
+        read_lock(path)
+    with pytest.raises(UsageError, match="cannot read"):
+        read_lock(tmp_path / "absent")
+
+
+def test_the_cache_follows_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_folder() == Path("/somewhere/redfuser")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == Path.home() / ".cache" / "redfuser"
+
+
+def test_the_cache_keeps_lists_and_clears(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    assert cache.read(Record, "records", "k") is None and not cache.entries()
+    cache.write("records", "k", record())
+    assert cache.read(Record, "records", "k") == record()
+    assert [entry.path.name for entry in cache.entries()] == ["k.json"] and cache.clear() == 1 and not cache.entries()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"cascade": 1}', b"\xff\xfe"])
+def test_a_damaged_entry_is_skipped_with_a_warning(damage: bytes, tmp_path: Path) -> None:
+    warnings: list[str] = []
+    cache = Cache(tmp_path, warnings.append)
+    cache.write("records", "k", record())
+    cache.place("records", "k").write_bytes(damage)
+    assert cache.read(Record, "records", "k") is None
+    assert len(warnings) == 1 and "k.json" in warnings[0]
+
+
+def test_a_journal_survives_a_line_cut_short(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    for name in ("a", "b", "c"):
+        cache.append("trials", "k", record(name))
+    path = cache.place("trials", "k", ".jsonl")
+    path.write_bytes(path.read_bytes()[:-20])
+    assert [item.cascade for item in cache.lines(Record, "trials", "k")] == ["a", "b"]
+    cache.drop("trials", "k")
+    assert not list(cache.lines(Record, "trials", "k"))
+
+
+def test_a_cache_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file", warnings.append)
+    cache.write("records", "k", record())
+    cache.append("trials", "k", record())
+    assert len(warnings) == 2 and not cache.entries()

@@ -1,0 +1,118 @@
+"""The search on made-up times: what it times, when it ends, what wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
+from redfuser.tuning.search import Effort, Search, Trial, Winner, distance
+from redfuser.tuning.space import Candidate
+
+
+def candidate(tile: int, segments: int = 1) -> Candidate:
+    """One of a family with two choices."""
+    schedule = Schedule("single-segment" if segments == 1 else "multi-segment", (("i", tile),), segments)
+    return Candidate(schedule, TileProgram("toy", (), (), (), (), schedule))
+
+
+class Machine:
+    """A runner whose times are given by the tile; ``drift`` makes each call slower than the one before."""
+
+    def __init__(self, us: Callable[[int], float], drift: float = 1.0, dies: frozenset[int] = frozenset()) -> None:
+        self.us, self.drift, self.dies = us, drift, dies
+        self.speed = 1.0
+        self.ran: list[list[int]] = []
+
+    def run(self, jobs: Sequence[Job], plan: Plan) -> list[Result]:
+        self.speed *= self.drift
+        tiles = [int(job.function) for job in jobs]
+        self.ran.append(tiles)
+        return [
+            Failure("died") if tile in self.dies else Timing((self.us(tile) * 1e-6 * self.speed,) * plan.rounds)
+            for tile in tiles
+        ]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def build(item: Candidate) -> Job | Failure:
+    """A job that is named after the tile."""
+    return Job("", str(dict(item.schedule.tiles)["i"]), (), 0)
+
+
+def search(machine: Machine, tiles: Sequence[int], trials: int = 64, **more: object) -> Winner | None:
+    """Run one with time enough."""
+    return Search([candidate(t) for t in tiles], build, machine, Effort(60, trials), **more).run()  # type: ignore[arg-type]
+
+
+def tile(winner: Winner | None) -> int:
+    """The winner's tile."""
+    assert winner is not None
+    return dict(winner.candidate.schedule.tiles)["i"]
+
+
+def test_the_fastest_wins() -> None:
+    assert tile(search(Machine(lambda t: abs(t - 5) + 10), range(1, 30))) == 5
+
+
+def test_of_equals_the_one_ranked_first_wins() -> None:
+    assert tile(search(Machine(lambda t: 100 - (t % 2)), [4, 3, 2, 1])) == 4
+    assert tile(search(Machine(lambda t: 100 - 5 * (t % 2)), [4, 3, 2, 1])) == 3
+
+
+def test_a_machine_that_grows_slower_changes_no_comparison() -> None:
+    slower = Machine(lambda t: 100 + 3 * abs(t - 20), drift=1.5)
+    assert tile(search(slower, range(1, 25))) == tile(search(Machine(lambda t: 100 + 3 * abs(t - 20)), range(1, 25)))
+
+
+def test_no_more_trials_than_allowed_and_none_without_time() -> None:
+    machine = Machine(lambda t: 100 - t)
+    winner = search(machine, range(1, 90), trials=20)
+    assert winner is not None and winner.trials == 20
+    idle = Machine(lambda t: t)
+    assert Search([candidate(1)], build, idle, Effort(0.0)).run() is None and not idle.ran
+
+
+def test_the_search_ends_early_without_gains() -> None:
+    winner = search(Machine(lambda t: 100.0), range(1, 200))
+    assert winner is not None and winner.trials < 40
+
+
+def test_neighbours_of_the_best_are_tried_in_the_second_half() -> None:
+    ranked = [candidate(t, s) for s in (1, 2) for t in range(1, 40)]
+    machine = Machine(lambda t: 100 - t)
+    winner = Search(ranked, build, machine, Effort(60, 16)).run()
+    timed = {n for batch in machine.ran for n in batch}
+    assert winner is not None and timed <= set(range(1, 17))
+    assert distance(candidate(3).schedule, candidate(4).schedule) == 1
+    assert distance(candidate(3).schedule, candidate(4, 2).schedule) == 2
+
+
+def test_a_death_or_a_failed_build_costs_that_candidate_alone() -> None:
+    def fragile(item: Candidate) -> Job | Failure:
+        return Failure("no registers left") if dict(item.schedule.tiles)["i"] == 2 else build(item)
+
+    machine = Machine(lambda t: float(t), dies=frozenset({1}))
+    winner = Search([candidate(t) for t in (1, 2, 3, 4)], fragile, machine, Effort(60)).run()
+    assert tile(winner) == 3 and winner is not None
+    assert {trial.failure for trial in winner.failures} == {"died", "no registers left"}
+
+
+def test_wrong_numbers_pass_the_prize_to_the_next() -> None:
+    def accept(item: Candidate) -> str:
+        return "wrong" if dict(item.schedule.tiles)["i"] < 3 else ""
+
+    assert tile(search(Machine(lambda t: 10.0 * t), [1, 2, 3, 4], accept=accept)) == 3
+    assert search(Machine(lambda t: 10.0 * t), [1, 2], accept=accept) is None
+
+
+def test_an_interrupted_search_times_nothing_twice() -> None:
+    trials: list[Trial] = []
+    machine = Machine(lambda t: 100 - t)
+    first = search(machine, range(1, 20), record=lambda trial, best: trials.append(trial))
+    again = Machine(lambda t: 100 - t)
+    second = search(again, range(1, 20), done=trials)
+    assert first is not None and second is not None and second.candidate == first.candidate
+    assert len(again.ran) == 1

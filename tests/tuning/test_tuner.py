@@ -1,0 +1,128 @@
+"""Tuning a real model: the lock it gives, the compile that obeys it, what a cache and an interruption do."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from models.reductions import softmax, variance
+from redfuser.driver import compile_model, tune_model
+from redfuser.errors import LockMissError
+from redfuser.options import CompileOptions, Silent
+from redfuser.targets import load_target
+from redfuser.tuning import tuner
+from redfuser.tuning.record import TuningLock
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "redfuser"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "variance.onnx"
+    path.write_bytes(variance(32, 256).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def options() -> CompileOptions:
+    return CompileOptions(load_target("cpu"), tune_seconds=60, trials=6)
+
+
+@pytest.fixture
+def lock(model: Path, options: CompileOptions) -> TuningLock:
+    """What tuning finds."""
+    return tune_model(model, options, Silent())[0]
+
+
+def module_digest(model: Path, options: CompileOptions, folder: Path) -> str:
+    """SHA-256 of the compiled module."""
+    path = folder / "module.so"
+    compile_model(model, options, Silent()).module_writer(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_locked_compile_gives_the_same_bytes_and_the_same_lock(
+    model: Path, options: CompileOptions, lock: TuningLock, tmp_path: Path
+) -> None:
+    (record,) = lock.kernels.values()
+    assert record.how == "measured" and record.trials == 6 and record.space is not None and record.time_us > 0
+    locked = replace(options, tune_seconds=0, lock=lock, locked=True)
+    compiled = compile_model(model, locked, Silent())
+    assert compiled.tuning_lock == lock.to_json()
+    (entry,) = compiled.report.cascades
+    assert entry.time is not None and entry.time.how == "measured"
+    assert module_digest(model, locked, tmp_path) == module_digest(model, locked, tmp_path)
+
+
+def test_a_lock_without_the_cascade_is_a_miss(lock: TuningLock, options: CompileOptions, tmp_path: Path) -> None:
+    other = tmp_path / "softmax.onnx"
+    other.write_bytes(softmax(32, 256).SerializeToString())
+    locked = replace(options, lock=lock, locked=True)
+    with pytest.raises(LockMissError, match="no schedule for softmax_0") as caught:
+        compile_model(other, locked, Silent())
+    assert caught.value.exit_code == 7
+    assert compile_model(other, replace(locked, locked=False, tune_seconds=0), Silent()).report.fused == 1
+
+
+def test_another_kernel_than_the_locked_one_is_a_miss(model: Path, lock: TuningLock, options: CompileOptions) -> None:
+    changed = {name: replace(record, kernel="0" * 64) for name, record in lock.kernels.items()}
+    with pytest.raises(LockMissError, match="generator has changed"):
+        compile_model(model, replace(options, lock=replace(lock, kernels=changed), locked=True), Silent())
+
+
+@pytest.mark.parametrize("change", [{"cores": 64}, {"l2_kb": 1}])
+def test_a_lock_for_another_target_is_a_miss(
+    change: dict[str, int], model: Path, lock: TuningLock, options: CompileOptions
+) -> None:
+    target = replace(options.target, **change)
+    with pytest.raises(LockMissError, match="another target"):
+        compile_model(model, replace(options, target=target, lock=lock, locked=True), Silent())
+
+
+def test_no_lock_at_all_is_a_miss(model: Path, options: CompileOptions) -> None:
+    with pytest.raises(LockMissError, match="no lock was given"):
+        compile_model(model, replace(options, locked=True), Silent())
+
+
+def test_the_second_tuning_comes_from_the_cache(
+    model: Path, options: CompileOptions, lock: TuningLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(*_: object, **__: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(tuner, "Search", search)
+    assert tune_model(model, options, Silent())[0] == lock
+
+
+def test_another_seed_is_another_search(
+    model: Path, options: CompileOptions, lock: TuningLock, own_cache: Path
+) -> None:
+    tune_model(model, replace(options, seed=1), Silent())
+    assert len(list((own_cache / "records").iterdir())) == 2
+
+
+class Warnings(Silent):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.seen.append(text)
+
+
+def test_a_target_that_cannot_run_here_is_left_untuned(
+    model: Path, options: CompileOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuner, "runs_here", lambda target: False)
+    progress = Warnings()
+    (record,) = tune_model(model, options, progress)[0].kernels.values()
+    assert record.how == "modelled" and "can't run code for cpu" in progress.seen[0]
