@@ -14,8 +14,8 @@ from typing import IO, Any, Protocol
 from redfuser.records import encode
 from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
 
-#: Longest silence of the worker, in seconds, before it counts as hanging: start-up, or a turn of the slowest kernel.
-PATIENCE = 60.0
+#: Longest silence of the worker, in seconds, before it counts as hanging: while it starts, and while a kernel runs.
+START_PATIENCE, PATIENCE = 120.0, 30.0
 
 
 class Runner(Protocol):
@@ -39,6 +39,7 @@ class LocalRunner:
     def __init__(self, threads: int, patience: float = PATIENCE) -> None:
         self.threads, self.patience = threads, patience
         self._process: subprocess.Popen[str] | None = None
+        self._ready = False
         self._lines: queue.Queue[str | None] = queue.Queue()
 
     def run(self, jobs: Sequence[Job], plan: Plan) -> list[Result]:
@@ -70,7 +71,9 @@ class LocalRunner:
             if isinstance(event, Failure):
                 self.close()
                 return results, (running, event)
-            if "begin" in event:
+            if "ready" in event:
+                self._ready = True
+            elif "begin" in event:
                 running = event["begin"]
             elif "seconds" in event:
                 results[event["job"]] = Timing(tuple(event["seconds"]))
@@ -92,10 +95,11 @@ class LocalRunner:
 
     def _receive(self) -> dict[str, Any] | Failure:
         assert self._process is not None
+        patience = self.patience if self._ready else START_PATIENCE
         try:
-            line = self._lines.get(timeout=self.patience)
+            line = self._lines.get(timeout=patience)
         except queue.Empty:
-            return Failure(f"gave no answer within {self.patience:g} s")
+            return Failure(f"gave no answer within {patience:g} s")
         if line is None:
             code = self._process.wait()
             return Failure(f"its process died ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
@@ -110,7 +114,7 @@ class LocalRunner:
             self._process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment
             )
-            self._lines = queue.Queue()
+            self._ready, self._lines = False, queue.Queue()
             threading.Thread(target=_pump, args=(self._process.stdout, self._lines), daemon=True).start()
         return self._process
 

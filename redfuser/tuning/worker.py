@@ -1,8 +1,9 @@
 """The process that times kernels, so that one that crashes takes nothing else with it.
 
 Started as ``python -m redfuser.tuning.worker``. Reads one request a line: ``{"jobs": [Job…], "plan": Plan}``. Answers
-with one line for each event: ``{"begin": n}`` before job n runs, so that its death can be blamed on it;
-``{"job": n, "seconds": [...]}`` or ``{"job": n, "failure": "…"}``; ``{"done": true}`` at the end of a request.
+with one line for each event: ``{"ready": true}`` once, when it has started; ``{"begin": n}`` before job n runs, so
+that its death can be blamed on it; ``{"job": n, "seconds": […]}`` or ``{"job": n, "failure": "…"}``;
+``{"done": true}`` at the end of a request.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ def main() -> None:
     """Serve requests until stdin ends."""
     # What a library prints must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
+    import tvm  # noqa: F401
+
+    print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         jobs = decode(tuple[Job, ...], request["jobs"])

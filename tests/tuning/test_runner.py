@@ -63,10 +63,10 @@ def test_a_death_costs_one_job(job: Job, runner: LocalRunner, tmp_path: Path) ->
 
 
 def test_a_silence_costs_one_job(job: Job, tmp_path: Path) -> None:
-    impatient = LocalRunner(1, patience=8)
+    impatient = LocalRunner(1, patience=3)
     try:
         silent, other = impatient.run([fatal(tmp_path, "sleep(1000);"), job], QUICK)
-        assert isinstance(silent, Failure) and "8 s" in silent.text and isinstance(other, Timing)
+        assert isinstance(silent, Failure) and "3 s" in silent.text and isinstance(other, Timing)
     finally:
         impatient.close()
 
