@@ -19,7 +19,7 @@ import numpy as np
 from redfuser.codegen.gpu.value import Argument, GpuProgram, TensorMap
 from redfuser.evaluate import numpy_dtype
 from tests.emulator.launch import Launch, launches_of
-from tests.emulator.library import EmulationError, available, kernel_library, runtime
+from tests.emulator.library import EmulationError, available, kernel_library, line_of, runtime
 from tests.emulator.schedules import SCHEDULES, Schedule
 from tests.emulator.source import Parameter, kernels
 
@@ -74,22 +74,29 @@ def _run_all(launches: Sequence[tuple[str, Launch]], arrays: Mapping[str, Array]
             parameters = kernels(source)
             if launch.kernel not in parameters:
                 raise EmulationError(f"the source has no kernel {launch.kernel!r}")
-            _run(kernel_library(source), launch, parameters[launch.kernel], addresses)
+            failed = _run(kernel_library(source), launch, parameters[launch.kernel], addresses)
+            if failed:
+                raise EmulationError(f"{launch.kernel}: {_message()}{_place(source)}")
 
 
-def _run(library: ctypes.CDLL, launch: Launch, parameters: Sequence[Parameter], addresses: Mapping[str, int]) -> None:
+def _run(library: ctypes.CDLL, launch: Launch, parameters: Sequence[Parameter], addresses: Mapping[str, int]) -> bool:
     if len(parameters) != len(launch.arguments):
         raise EmulationError(f"{launch.kernel} takes {len(parameters)} arguments, not {len(launch.arguments)}")
     held = [_argument(*pair, addresses) for pair in zip(parameters, launch.arguments, strict=True)]
     values = (ctypes.c_void_p * len(held))(*[value for value, _ in held])
     grid, block = (ctypes.c_int * 3)(*launch.grid), (ctypes.c_int * 3)(*launch.block)
     entry = getattr(library, f"run_{launch.kernel}")
-    _check(entry(values, grid, block, ctypes.c_size_t(launch.dynamic_shared_bytes)), launch.kernel)
+    return bool(entry(values, grid, block, ctypes.c_size_t(launch.dynamic_shared_bytes)))
 
 
-def _check(failed: int, kernel: str) -> None:
-    if failed:
-        raise EmulationError(f"{kernel}: {runtime().emulator_error().decode(errors='replace')}")
+def _message() -> str:
+    return str(runtime().emulator_error().decode(errors="replace"))
+
+
+def _place(source: str) -> str:
+    """The line of the source that the last error happened in, as text to append."""
+    line = line_of(kernel_library(source), runtime().emulator_error_offset())
+    return f"\n  line {line}: {source.splitlines()[line - 1].strip()}" if line else ""
 
 
 def _argument(parameter: Parameter, argument: Argument, addresses: Mapping[str, int]) -> tuple[int, Any]:
@@ -109,7 +116,8 @@ def _encode(name: str, described: TensorMap, base: int) -> tuple[int, Any]:
     values = (*lists, described.interleave, described.swizzle, described.l2_promotion, described.fill)
     memory = (ctypes.c_int64 * len(values))(*values)
     arguments = (ctypes.c_void_p(address), described.data_type, rank, ctypes.c_void_p(base), memory)
-    _check(runtime().emulator_tensor_map(*arguments), name)
+    if runtime().emulator_tensor_map(*arguments):
+        raise EmulationError(f"{name}: {_message()}")
     return address, store
 
 

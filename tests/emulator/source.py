@@ -43,7 +43,7 @@ def host_source(source: str) -> str:
     # Dynamic shared memory, whatever its name and type, is the runtime's array.
     body = re.sub(
         r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];",
-        r"static \1* const \2 = (\1*)emulator::dynamic_shared();",
+        r"\1* const \2 = (\1*)emulator::dynamic_shared();",
         body,
     )
     entries = [_entry(name, parameters) for name, parameters in kernels(source).items()]
@@ -58,8 +58,7 @@ def _parameter(text: str) -> Parameter:
 
 def _entry(name: str, parameters: tuple[Parameter, ...]) -> str:
     values = ", ".join(f"({p.type})a[{i}]" if p.is_pointer else f"*({p.type}*)a[{i}]" for i, p in enumerate(parameters))
-    return (
-        f"static void call_{name}([[maybe_unused]] void** a) {{ {name}({values}); }}\n"
-        f"EMULATOR_EXPORT int run_{name}(void** a, const int* grid, const int* block, size_t bytes) "
-        f"{{ return run_kernel(call_{name}, a, grid, block, bytes); }}"
-    )
+    call = f'static __attribute__((no_sanitize("thread"))) void call_{name}(void **a) {{ {name}({values}); }}'
+    run = f"return run_kernel(call_{name}, a, grid, block, bytes);"
+    signature = f"int run_{name}(void **a, const int *grid, const int *block, size_t bytes)"
+    return f"{call}\nEMULATOR_EXPORT {signature} {{ {run} }}"

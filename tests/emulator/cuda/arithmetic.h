@@ -63,7 +63,7 @@ inline int __dp4a(int a, int b, int c) {
   return c;
 }
 template <class T>
-T __ldg(const T* address) {
+T __ldg(const T *address) {
   return *address;
 }
 #define __assertfail(message, file, line, function, size) emulator::fail("assertion failed: %s", message)
@@ -108,10 +108,10 @@ EMULATOR_BINARY(__hmax_nan, max_or_nan(x, y))
 EMULATOR_BINARY(__hmin_nan, min_or_nan(x, y))
 EMULATOR_BINARY(__hadd, x + y)
 EMULATOR_BINARY(__hsub, x - y)
-EMULATOR_BINARY(__hmul, x* y)
+EMULATOR_BINARY(__hmul, x *y)
 EMULATOR_BINARY(__hadd_rn, x + y)
 EMULATOR_BINARY(__hsub_rn, x - y)
-EMULATOR_BINARY(__hmul_rn, x* y)
+EMULATOR_BINARY(__hmul_rn, x *y)
 EMULATOR_BINARY(__hdiv, x / y)
 EMULATOR_BINARY(hpow, powf(x, y))
 template <class H>

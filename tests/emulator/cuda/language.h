@@ -56,7 +56,7 @@ template <class Vector, class... Elements>
 Vector pack_elements(Elements... elements) {
   static_assert(sizeof(Vector) == (sizeof(Elements) + ...));
   Vector vector;
-  char* to = reinterpret_cast<char*>(&vector);
+  char *to = reinterpret_cast<char *>(&vector);
   ((memcpy(to, &elements, sizeof elements), to += sizeof elements), ...);
   return vector;
 }

@@ -81,7 +81,7 @@ struct NarrowFloat {
   operator float() const { return to_float(bits); }
   NarrowFloat to_half() const { return *this; }
   NarrowFloat to_nv_bfloat16() const { return *this; }
-  NarrowFloat& operator=(float value) {
+  NarrowFloat &operator=(float value) {
     bits = from_float(value);
     return *this;
   }
@@ -91,10 +91,10 @@ struct NarrowFloat {
   friend NarrowFloat operator*(NarrowFloat a, NarrowFloat b) { return NarrowFloat(float(a) * float(b)); }
   friend NarrowFloat operator/(NarrowFloat a, NarrowFloat b) { return NarrowFloat(float(a) / float(b)); }
   friend NarrowFloat operator-(NarrowFloat a) { return bitcast(Bits(a.bits ^ (1u << (8 * sizeof(Bits) - 1)))); }
-  NarrowFloat& operator+=(NarrowFloat b) { return *this = *this + b; }
-  NarrowFloat& operator-=(NarrowFloat b) { return *this = *this - b; }
-  NarrowFloat& operator*=(NarrowFloat b) { return *this = *this * b; }
-  NarrowFloat& operator/=(NarrowFloat b) { return *this = *this / b; }
+  NarrowFloat &operator+=(NarrowFloat b) { return *this = *this + b; }
+  NarrowFloat &operator-=(NarrowFloat b) { return *this = *this - b; }
+  NarrowFloat &operator*=(NarrowFloat b) { return *this = *this * b; }
+  NarrowFloat &operator/=(NarrowFloat b) { return *this = *this / b; }
   friend bool operator<(NarrowFloat a, NarrowFloat b) { return float(a) < float(b); }
   friend bool operator>(NarrowFloat a, NarrowFloat b) { return float(a) > float(b); }
 };

@@ -86,7 +86,7 @@ template <class Vector, class Unit>
 Vector broadcast(Unit unit) {
   Vector vector;
   for (size_t i = 0; i < sizeof(Vector) / sizeof(Unit); i++)
-    memcpy(reinterpret_cast<Unit*>(&vector) + i, &unit, sizeof unit);
+    memcpy(reinterpret_cast<Unit *>(&vector) + i, &unit, sizeof unit);
   return vector;
 }
 template <class Vector, class First, class... Rest>
@@ -183,18 +183,18 @@ struct AllReduce {
   static_assert(threads % scale == 0 && (scale & (scale - 1)) == 0 && (threads / scale & (threads / scale - 1)) == 0);
 
   template <class T>
-  static T run(T x, T* buffer = nullptr) {
+  static T run(T x, T *buffer = nullptr) {
     reduce<1>(&x, buffer);
     return x;
   }
   template <class T>
-  static void run_batch(T* x, T* buffer = nullptr) {
+  static void run_batch(T *x, T *buffer = nullptr) {
     reduce<batch>(x, buffer);
   }
 
  private:
   template <int count, class T>
-  static void reduce(T* x, T* buffer) {
+  static void reduce(T *x, T *buffer) {
     const int thread = emulator::thread_number() - first_thread;
     for (int distance = threads / 2; distance >= scale; distance /= 2) {
       if (distance >= 32) {
@@ -231,7 +231,7 @@ T warp_reduce_min(T value) {
 template <int threads, int axis = 0, bool reverse = false>
 struct CumSum2D {
   template <class T, int segment = 32>
-  static void run(const T* from, T* to, int height, int width, int from_stride, int to_stride) {
+  static void run(const T *from, T *to, int height, int width, int from_stride, int to_stride) {
     __syncthreads();
     const int lines = axis ? height : width, length = axis ? width : height;
     for (int line = 0; emulator::thread_number() == 0 && line < lines; line++) {
@@ -247,36 +247,28 @@ struct CumSum2D {
 };
 }  // namespace tl
 
-// Atomics: a fiber is never interrupted, so reading, changing and writing is one step.
+// Atomics: a fiber is never interrupted, so reading, changing and writing is one step. They don't race with each other,
+// so they are kept from the checks of ordinary accesses.
+#define EMULATOR_ATOMIC(name, change)                                             \
+  template <class T, class V>                                                     \
+  __attribute__((no_sanitize("thread"))) T name(T *address, V operand, int = 0) { \
+    emulator::note_atomic(address, sizeof(T));                                    \
+    const T old = *address, value = T(operand);                                   \
+    *address = change;                                                            \
+    return old;                                                                   \
+  }
+EMULATOR_ATOMIC(atomicAdd, T(old + value))
+EMULATOR_ATOMIC(AtomicAddRet, T(old + value))
+EMULATOR_ATOMIC(AtomicAdd, T(old + value))
+EMULATOR_ATOMIC(AtomicMax, old > value ? old : value)
+EMULATOR_ATOMIC(AtomicMin, old < value ? old : value)
 template <class T, class V>
-T atomicAdd(T* address, V value) {
-  const T old = *address;
-  *address = T(old + T(value));
-  return old;
-}
-template <class T, class V>
-T AtomicAddRet(T* address, V value, int = 0) {
-  return atomicAdd(address, value);
-}
-template <class T, class V>
-void AtomicAdd(T* address, V value, int = 0) {
-  atomicAdd(address, value);
-}
-template <class T, class V>
-void AtomicMax(T* address, V value, int = 0) {
-  *address = max(*address, T(value));
-}
-template <class T, class V>
-void AtomicMin(T* address, V value, int = 0) {
-  *address = min(*address, T(value));
-}
-template <class T, class V>
-void AtomicAddx2(T* address, V value, int = 0) {
+void AtomicAddx2(T *address, V value, int = 0) {
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
 }
 template <class T, class V>
-void AtomicAddx4(T* address, V value, int = 0) {
+void AtomicAddx4(T *address, V value, int = 0) {
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
   atomicAdd(address + 2, value.z);

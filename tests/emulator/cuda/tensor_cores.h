@@ -4,7 +4,7 @@
 
 namespace tl {
 template <DataType A, DataType B, DataType C, int M, int N, int K, bool a_transposed, bool b_transposed, class... Rest>
-void mma_sync(void* c, const void* a, const void* b) {
+void mma_sync(void *c, const void *a, const void *b) {
   emulator::mma_sync({A, B, C, M, N, K}, c, a, b);
 }
 
@@ -13,7 +13,7 @@ union GmmaDescriptor {
   uint32_t reg32_[2];
   operator uint64_t() const { return desc_; }
   template <class T>
-  GmmaDescriptor operator+(const T& offset) const {
+  GmmaDescriptor operator+(const T &offset) const {
     GmmaDescriptor sum;
     sum.desc_ = desc_;
     sum.reg32_[0] += uint32_t(offset);
@@ -21,21 +21,21 @@ union GmmaDescriptor {
   }
 };
 template <int layout, int leading, int stride, class T>
-void initialize_wgmma_descriptor(GmmaDescriptor& descriptor, T* shared) {
+void initialize_wgmma_descriptor(GmmaDescriptor &descriptor, T *shared) {
   descriptor.desc_ = emulator::wgmma_descriptor(shared, layout, leading, stride);
 }
 template <class T>
-void increase_descriptor_offset(GmmaDescriptor& descriptor, T bytes) {
+void increase_descriptor_offset(GmmaDescriptor &descriptor, T bytes) {
   descriptor.reg32_[0] += uint32_t(bytes >> 4);
 }
 
 template <DataType A, DataType B, DataType C, int M, int N, int K, bool a_mn, bool b_mn, int sign_a, int sign_b>
-void wgmma_ss(uint64_t a, uint64_t b, uint32_t* accumulators, int accumulate) {
+void wgmma_ss(uint64_t a, uint64_t b, uint32_t *accumulators, int accumulate) {
   static_assert(M == 64);
   emulator::wgmma({A, B, C, N, K, a_mn, b_mn, sign_a, sign_b}, a, nullptr, b, accumulators, accumulate);
 }
 template <DataType A, DataType B, DataType C, int M, int N, int K, bool a_mn, bool b_mn, int sign_a, int sign_b>
-void wgmma_rs(const uint32_t* a, uint64_t b, uint32_t* accumulators, int accumulate) {
+void wgmma_rs(const uint32_t *a, uint64_t b, uint32_t *accumulators, int accumulate) {
   static_assert(M == 64 && !a_mn);
   emulator::wgmma({A, B, C, N, K, false, b_mn, sign_a, sign_b}, 0, a, b, accumulators, accumulate);
 }
@@ -49,6 +49,6 @@ template <int pending>
 void wait_wgmma() {
   emulator::wgmma_wait(pending);
 }
-inline void warpgroup_fence_operand(uint32_t*, int) {}
-inline void warpgroup_fence_operand(float*, int) {}
+inline void warpgroup_fence_operand(uint32_t *, int) {}
+inline void warpgroup_fence_operand(float *, int) {}
 }  // namespace tl

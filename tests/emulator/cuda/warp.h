@@ -83,7 +83,7 @@ void warpgroup_reg_dealloc() {
 }
 
 #define EMULATOR_LDMATRIX(name, count, transposed)                    \
-  inline void ptx_ldmatrix_##name(const void* row, void* registers) { \
+  inline void ptx_ldmatrix_##name(const void *row, void *registers) { \
     emulator::load_matrices(row, registers, count, transposed);       \
   }
 EMULATOR_LDMATRIX(x1, 1, false)
@@ -93,13 +93,13 @@ EMULATOR_LDMATRIX(x1_trans, 1, true)
 EMULATOR_LDMATRIX(x2_trans, 2, true)
 EMULATOR_LDMATRIX(x4_trans, 4, true)
 template <bool transposed, class... Registers>
-void stmatrix(const void* row, Registers... registers) {
+void stmatrix(const void *row, Registers... registers) {
   const int values[] = {int(registers)...};
   emulator::store_matrices(row, values, sizeof...(registers), transposed);
 }
 #define EMULATOR_STMATRIX(name, transposed)    \
   template <class... R>                        \
-  void name(const void* row, R... registers) { \
+  void name(const void *row, R... registers) { \
     stmatrix<transposed>(row, registers...);   \
   }
 EMULATOR_STMATRIX(ptx_stmatrix_m8n8_x1, false)

@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_kernel(__grid_con
     mbarrier[8].arrive_and_expect_tx(32768);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      tl::tma_load(Q_desc, mbarrier[8], (&(((half_t*)Qs)[(i * 8192)])), (i * 64), (((int)blockIdx.x) * 128), ((int)blockIdx.y));
+      tl::tma_load(Q_desc, mbarrier[8], (&(((half_t*)Qs)[(i * 8192)])), (i * 64), 0, 0);
     }
   }
   __syncthreads();
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_kernel(__grid_con
         mbarrier[(k & 1)].arrive_and_expect_tx(32768);
         #pragma unroll
         for (int i_1 = 0; i_1 < 2; ++i_1) {
-          tl::tma_load(K_desc, mbarrier[(k & 1)], (&(((half_t*)Ks)[(((k & 1) * 16384) + (i_1 * 8192))])), (i_1 * 64), (k * 128), ((int)blockIdx.y));
+          tl::tma_load(K_desc, mbarrier[(k & 1)], (&(((half_t*)Ks)[(((k & 1) * 16384) + (i_1 * 8192))])), (i_1 * 64), (k * 128), 0);
         }
       }
       mbarrier[((k & 1) + 6)].wait(((k >> 1) ^ 1));
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_kernel(__grid_con
         mbarrier[((k & 1) + 2)].arrive_and_expect_tx(32768);
         #pragma unroll
         for (int i_2 = 0; i_2 < 2; ++i_2) {
-          tl::tma_load(V_desc, mbarrier[((k & 1) + 2)], (&(((half_t*)Vs)[(((k & 1) * 16384) + (i_2 * 8192))])), (i_2 * 64), (k * 128), ((int)blockIdx.y));
+          tl::tma_load(V_desc, mbarrier[((k & 1) + 2)], (&(((half_t*)Vs)[(((k & 1) * 16384) + (i_2 * 8192))])), (i_2 * 64), (k * 128), 0);
         }
       }
     }
@@ -240,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_kernel(__grid_con
     tl::__sync_thread_partial(3, 256);
     if (tl::tl_shuffle_elect<256>()) {
       tl::fence_proxy_async();
-      tl::tma_store((&(Out[((((int)blockIdx.y) * 32768) + (((int)blockIdx.x) * 16384))])), (&(((half_t*)Os)[0])), 32768);
+      tl::tma_store((&(Out[0])), (&(((half_t*)Os)[0])), 32768);
       tl::tma_store_arrive();
       tl::tma_store_wait<0, true>();
     }

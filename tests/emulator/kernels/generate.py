@@ -27,10 +27,10 @@ INTEGERS = {"dtype": "int8", "out": "int32", "sums": "int32", "b_transposed": Tr
 CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "attention_sm80": ("sm_80", lambda: programs.attention(100, 150, 64)),
     "attention_sm86_bfloat16": ("sm_86", lambda: programs.attention(64, 100, 128, dtype="bfloat16")),
-    "attention_sm90": ("sm_90a", lambda: programs.attention(256, 512, 128, heads=2, **HOPPER_TILE)),
+    "attention_sm90": ("sm_90a", lambda: programs.attention(128, 512, 128, **HOPPER_TILE)),
     "attention_sm90_ragged": ("sm_90a", lambda: programs.attention(200, 250, 80, tile=(128, 64), threads=256)),
-    "split_attention_sm80": ("sm_80", lambda: programs.split_attention(2, 64, 256, 64, 2)),
-    "split_attention_sm90": ("sm_90a", lambda: programs.split_attention(2, 64, 512, 64, 2)),
+    "split_attention_sm80": ("sm_80", lambda: programs.split_attention(1, 64, 256, 64, 2)),
+    "split_attention_sm90": ("sm_90a", lambda: programs.split_attention(1, 64, 256, 64, 2)),
     "product_sm80_int8": (
         "sm_80",
         lambda: programs.product(64, 64, 128, **INTEGERS, tile=(64, 64, 64)),
@@ -40,7 +40,7 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
         "sm_89",
         lambda: programs.product(64, 64, 128, dtype="float8_e4m3fn", b_transposed=True, tile=(64, 64, 64)),
     ),
-    "product_sm90": ("sm_90a", lambda: programs.product(256, 256, 256)),
+    "product_sm90": ("sm_90a", lambda: programs.product(128, 256, 256)),
     "product_sm90_transposed": ("sm_90a", lambda: programs.product(128, 128, 128, a_transposed=True, dtype="bfloat16")),
     "product_sm90_staged": ("sm_90a", lambda: programs.product(200, 136, 264, out="float16", staged=True)),
     "product_sm90_narrow": ("sm_90a", lambda: programs.product(128, 128, 64, b_transposed=True, tile=(128, 128, 16))),

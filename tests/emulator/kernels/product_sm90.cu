@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) product_kernel(__grid_const
       mbarrier[((step % 3) + 3)].wait(((step / 3) ^ 1));
       if (tl::tl_shuffle_elect<128>()) {
         mbarrier[(step % 3)].expect_transaction(16384);
-        tl::tma_load(A_desc, mbarrier[(step % 3)], (&(((half_t*)As)[((step % 3) * 8192)])), (step * 64), (((int)blockIdx.y) * 128));
+        tl::tma_load(A_desc, mbarrier[(step % 3)], (&(((half_t*)As)[((step % 3) * 8192)])), (step * 64), 0);
         mbarrier[(step % 3)].arrive_and_expect_tx(16384);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) product_kernel(__grid_const
     }
     #pragma unroll
     for (int i_3 = 0; i_3 < 64; ++i_3) {
-      *(float2*)(C + (((((((((((int)blockIdx.y) * 32768) + ((i_3 >> 5) * 16384)) + ((((int)threadIdx.x) >> 5) * 4096)) + ((i_3 & 1) * 2048)) + (((((int)threadIdx.x) & 31) >> 2) * 256)) + (((int)blockIdx.x) * 128)) + (((i_3 & 31) >> 1) * 8)) + ((((int)threadIdx.x) & 3) * 2)) - 16384)) = *(float2*)(Cf + (i_3 * 2));
+      *(float2*)(C + (((((((((i_3 >> 5) * 16384) + ((((int)threadIdx.x) >> 5) * 4096)) + ((i_3 & 1) * 2048)) + (((((int)threadIdx.x) & 31) >> 2) * 256)) + (((int)blockIdx.x) * 128)) + (((i_3 & 31) >> 1) * 8)) + ((((int)threadIdx.x) & 3) * 2)) - 16384)) = *(float2*)(Cf + (i_3 * 2));
     }
   }
 }

@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel(cons
   float top_clear_1[2];
   #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    *(uint4*)(((half_t*)Qs) + (((((i * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8))) = *(uint4*)(Q + (((((int)blockIdx.y) * 4096) + (i * 1024)) + (((int)threadIdx.x) * 8)));
+    *(uint4*)(((half_t*)Qs) + (((((i * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8))) = *(uint4*)(Q + ((i * 1024) + (((int)threadIdx.x) * 8)));
   }
   #pragma unroll
   for (int i_1 = 0; i_1 < 8; ++i_1) {
@@ -50,22 +50,22 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel(cons
   __syncthreads();
   #pragma unroll
   for (int i_2 = 0; i_2 < 4; ++i_2) {
-    tl::cp_async_gs<16>((&(((half_t*)Ks)[(((((i_2 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8))])), (&(K[((((((int)blockIdx.y) * 16384) + (((int)blockIdx.x) * 8192)) + (i_2 * 1024)) + (((int)threadIdx.x) * 8))])));
+    tl::cp_async_gs<16>((&(((half_t*)Ks)[(((((i_2 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8))])), (&(K[(((((int)blockIdx.x) * 8192) + (i_2 * 1024)) + (((int)threadIdx.x) * 8))])));
   }
   tl::cp_async_commit();
   #pragma unroll
   for (int i_3 = 0; i_3 < 4; ++i_3) {
-    tl::cp_async_gs<16>((&(((half_t*)Vs)[(((((i_3 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8))])), (&(V[((((((int)blockIdx.y) * 16384) + (((int)blockIdx.x) * 8192)) + (i_3 * 1024)) + (((int)threadIdx.x) * 8))])));
+    tl::cp_async_gs<16>((&(((half_t*)Vs)[(((((i_3 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8))])), (&(V[(((((int)blockIdx.x) * 8192) + (i_3 * 1024)) + (((int)threadIdx.x) * 8))])));
   }
   tl::cp_async_commit();
   #pragma unroll
   for (int i_4 = 0; i_4 < 4; ++i_4) {
-    tl::cp_async_gs<16>((&(((half_t*)Ks)[((((((i_4 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8)) + 4096)])), (&(K[(((((((int)blockIdx.y) * 16384) + (((int)blockIdx.x) * 8192)) + (i_4 * 1024)) + (((int)threadIdx.x) * 8)) + 4096)])));
+    tl::cp_async_gs<16>((&(((half_t*)Ks)[((((((i_4 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8)) + 4096)])), (&(K[((((((int)blockIdx.x) * 8192) + (i_4 * 1024)) + (((int)threadIdx.x) * 8)) + 4096)])));
   }
   tl::cp_async_commit();
   #pragma unroll
   for (int i_5 = 0; i_5 < 4; ++i_5) {
-    tl::cp_async_gs<16>((&(((half_t*)Vs)[((((((i_5 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8)) + 4096)])), (&(V[(((((((int)blockIdx.y) * 16384) + (((int)blockIdx.x) * 8192)) + (i_5 * 1024)) + (((int)threadIdx.x) * 8)) + 4096)])));
+    tl::cp_async_gs<16>((&(((half_t*)Vs)[((((((i_5 * 1024) + ((((int)threadIdx.x) >> 3) * 64)) + (((((((int)threadIdx.x) & 63) >> 5) + ((((int)threadIdx.x) & 7) >> 2)) & 1) * 32)) + (((((((int)threadIdx.x) & 31) >> 4) + ((((int)threadIdx.x) & 3) >> 1)) & 1) * 16)) + (((((((int)threadIdx.x) & 15) >> 3) + (((int)threadIdx.x) & 1)) & 1) * 8)) + 4096)])), (&(V[((((((int)blockIdx.x) * 8192) + (i_5 * 1024)) + (((int)threadIdx.x) * 8)) + 4096)])));
   }
   tl::cp_async_commit();
   #pragma unroll
@@ -310,16 +310,16 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel(cons
   }
   #pragma unroll
   for (int i_22 = 0; i_22 < 16; ++i_22) {
-    *(float2*)(Outs + (((((((((int)blockIdx.y) * 8192) + (((int)blockIdx.x) * 4096)) + ((((int)threadIdx.x) >> 5) * 1024)) + ((i_22 & 1) * 512)) + (((((int)threadIdx.x) & 31) >> 2) * 64)) + ((i_22 >> 1) * 8)) + ((((int)threadIdx.x) & 3) * 2))) = *(float2*)(out + (i_22 * 2));
+    *(float2*)(Outs + ((((((((int)blockIdx.x) * 4096) + ((((int)threadIdx.x) >> 5) * 1024)) + ((i_22 & 1) * 512)) + (((((int)threadIdx.x) & 31) >> 2) * 64)) + ((i_22 >> 1) * 8)) + ((((int)threadIdx.x) & 3) * 2))) = *(float2*)(out + (i_22 * 2));
   }
   if ((((int)threadIdx.x) % 4) == 0) {
     #pragma unroll
     for (int i_23 = 0; i_23 < 2; ++i_23) {
-      Tops[(((((((int)blockIdx.y) * 128) + (((int)blockIdx.x) * 64)) + ((((int)threadIdx.x) >> 5) * 16)) + (i_23 * 8)) + ((((int)threadIdx.x) & 31) >> 2))] = top[i_23];
+      Tops[((((((int)blockIdx.x) * 64) + ((((int)threadIdx.x) >> 5) * 16)) + (i_23 * 8)) + ((((int)threadIdx.x) & 31) >> 2))] = top[i_23];
     }
     #pragma unroll
     for (int i_24 = 0; i_24 < 2; ++i_24) {
-      Totals[(((((((int)blockIdx.y) * 128) + (((int)blockIdx.x) * 64)) + ((((int)threadIdx.x) >> 5) * 16)) + (i_24 * 8)) + ((((int)threadIdx.x) & 31) >> 2))] = total[i_24];
+      Totals[((((((int)blockIdx.x) * 64) + ((((int)threadIdx.x) >> 5) * 16)) + (i_24 * 8)) + ((((int)threadIdx.x) & 31) >> 2))] = total[i_24];
     }
   }
 }
@@ -340,21 +340,21 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel_1(ha
   for (int s = 0; s < 2; ++s) {
     #pragma unroll
     for (int i_1 = 0; i_1 < 4; ++i_1) {
-      top[i_1] = max(top[i_1], Tops[((((((int)blockIdx.x) * 128) + (s * 64)) + (i_1 * 16)) + (((int)threadIdx.x) >> 3))]);
+      top[i_1] = max(top[i_1], Tops[(((s * 64) + (i_1 * 16)) + (((int)threadIdx.x) >> 3))]);
     }
   }
   for (int s_1 = 0; s_1 < 2; ++s_1) {
     #pragma unroll
     for (int i_2 = 0; i_2 < 4; ++i_2) {
-      total[i_2] = (total[i_2] + (Totals[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] * exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] - top[i_2]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/))));
+      total[i_2] = (total[i_2] + (Totals[(((s_1 * 64) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] * exp2f(((Tops[(((s_1 * 64) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] - top[i_2]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/))));
     }
     #pragma unroll
     for (int i_3 = 0; i_3 < 8; ++i_3) {
       float4 __1;
         float4 v_ = *(float4*)(out + (i_3 * 4));
         float4 __2;
-          float4 v__1 = *(float4*)(Outs + (((((((int)blockIdx.x) * 8192) + (s_1 * 4096)) + ((i_3 >> 1) * 1024)) + (((int)threadIdx.x) * 8)) + ((i_3 & 1) * 4)));
-          float4 v__2 = make_float4(exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)));
+          float4 v__1 = *(float4*)(Outs + ((((s_1 * 4096) + ((i_3 >> 1) * 1024)) + (((int)threadIdx.x) * 8)) + ((i_3 & 1) * 4)));
+          float4 v__2 = make_float4(exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)));
           __2.x = (v__1.x*v__2.x);
           __2.y = (v__1.y*v__2.y);
           __2.z = (v__1.z*v__2.z);
@@ -382,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel_1(ha
       ((half2*)(&__3))[1] = __float22half2_rn(((float2*)(&__4))[1]);
       *(uint2*)(Out_local_cast + (vec * 4)) = __3;
     }
-    *(uint4*)(Out + (((((int)blockIdx.x) * 4096) + (i_4 * 1024)) + (((int)threadIdx.x) * 8))) = *(uint4*)(Out_local_cast + 0);
+    *(uint4*)(Out + ((i_4 * 1024) + (((int)threadIdx.x) * 8))) = *(uint4*)(Out_local_cast + 0);
   }
 }
 

@@ -57,21 +57,21 @@ extern "C" __global__ void __launch_bounds__(256, 1) split_attention_kernel(__gr
   __syncthreads();
   if (tl::tl_shuffle_elect<256>()) {
     mbarrier[8].arrive_and_expect_tx(8192);
-    tl::tma_load(Q_desc, mbarrier[8], (&(((half_t*)Qs)[0])), 0, 0, ((int)blockIdx.y));
+    tl::tma_load(Q_desc, mbarrier[8], (&(((half_t*)Qs)[0])), 0, 0, 0);
   }
   __syncthreads();
   if (((int)threadIdx.x) < 128) {
     tl::warpgroup_reg_dealloc<24>();
-    for (int k = 0; k < 4; ++k) {
-      mbarrier[((k & 1) + 4)].wait(((k >> 1) ^ 1));
+    for (int k = 0; k < 2; ++k) {
+      mbarrier[(k + 4)].wait(1);
       if (tl::tl_shuffle_elect<128>()) {
-        mbarrier[(k & 1)].arrive_and_expect_tx(8192);
-        tl::tma_load(K_desc, mbarrier[(k & 1)], (&(((half_t*)Ks)[((k & 1) * 4096)])), 0, ((((int)blockIdx.x) * 256) + (k * 64)), ((int)blockIdx.y));
+        mbarrier[k].arrive_and_expect_tx(8192);
+        tl::tma_load(K_desc, mbarrier[k], (&(((half_t*)Ks)[(k * 4096)])), 0, ((((int)blockIdx.x) * 128) + (k * 64)), 0);
       }
-      mbarrier[((k & 1) + 6)].wait(((k >> 1) ^ 1));
+      mbarrier[(k + 6)].wait(1);
       if (tl::tl_shuffle_elect<128>()) {
-        mbarrier[((k & 1) + 2)].arrive_and_expect_tx(8192);
-        tl::tma_load(V_desc, mbarrier[((k & 1) + 2)], (&(((half_t*)Vs)[((k & 1) * 4096)])), 0, ((((int)blockIdx.x) * 256) + (k * 64)), ((int)blockIdx.y));
+        mbarrier[(k + 2)].arrive_and_expect_tx(8192);
+        tl::tma_load(V_desc, mbarrier[(k + 2)], (&(((half_t*)Vs)[(k * 4096)])), 0, ((((int)blockIdx.x) * 128) + (k * 64)), 0);
       }
     }
   } else {
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) split_attention_kernel(__gr
     *(float2*)(total + 0) = make_float2(broadcast_var_1, broadcast_var_1);
     float broadcast_var_2 = -CUDART_INF_F;
     *(float2*)(top + 0) = make_float2(broadcast_var_2, broadcast_var_2);
-    for (int k_1 = 0; k_1 < 4; ++k_1) {
+    for (int k_1 = 0; k_1 < 2; ++k_1) {
       #pragma unroll
       for (int i_1 = 0; i_1 < 8; ++i_1) {
         float broadcast_var_3 = 0x0p+0f/*0.000000e+00*/;
@@ -94,13 +94,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) split_attention_kernel(__gr
       if (k_1 == 0) {
         mbarrier[8].wait(0);
       }
-      mbarrier[(k_1 & 1)].wait((k_1 >> 1));
+      mbarrier[k_1].wait(0);
       {
         tl::GmmaDescriptor desc_a;
         tl::GmmaDescriptor desc_b;
         tl::initialize_wgmma_descriptor<1, 1, 64>(desc_a, (&(((half_t*)Qs)[0])));
         tl::initialize_wgmma_descriptor<1, 1, 64>(desc_b, (&(((half_t*)Ks)[0])));
-        tl::increase_descriptor_offset<int>(desc_b, ((k_1 & 1) * 8192));
+        tl::increase_descriptor_offset<int>(desc_b, (k_1 * 8192));
         tl::warpgroup_fence_operand(reinterpret_cast<float*>(S + 0), 32);
         tl::warpgroup_arrive();
         #pragma unroll
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) split_attention_kernel(__gr
         tl::warpgroup_wait<0>();
         tl::warpgroup_fence_operand(reinterpret_cast<float*>(S + 0), 32);
       }
-      mbarrier[((k_1 & 1) + 4)].arrive();
+      mbarrier[(k_1 + 4)].arrive();
       *(float2*)(before + 0) = *(float2*)(top + 0);
       #pragma unroll
       for (int i_2 = 0; i_2 < 2; ++i_2) {
@@ -195,11 +195,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) split_attention_kernel(__gr
           __11.y = (v__11.y*v__12.y);
         *(float2*)(out + (i_6 * 2)) = __11;
       }
-      mbarrier[((k_1 & 1) + 2)].wait((k_1 >> 1));
+      mbarrier[(k_1 + 2)].wait(0);
       {
         tl::GmmaDescriptor desc_b_1;
         tl::initialize_wgmma_descriptor<1, 0, 64>(desc_b_1, (&(((half_t*)Vs)[0])));
-        tl::increase_descriptor_offset<int>(desc_b_1, ((k_1 & 1) * 8192));
+        tl::increase_descriptor_offset<int>(desc_b_1, (k_1 * 8192));
         tl::warpgroup_fence_operand(reinterpret_cast<uint32_t*>(P + 0), 16);
         tl::warpgroup_fence_operand(reinterpret_cast<float*>(out + 0), 32);
         tl::warpgroup_arrive();
@@ -212,20 +212,20 @@ extern "C" __global__ void __launch_bounds__(256, 1) split_attention_kernel(__gr
         tl::warpgroup_fence_operand(reinterpret_cast<float*>(out + 0), 32);
         tl::warpgroup_fence_operand(reinterpret_cast<uint32_t*>(P + 0), 16);
       }
-      mbarrier[((k_1 & 1) + 6)].arrive();
+      mbarrier[(k_1 + 6)].arrive();
     }
     #pragma unroll
     for (int i_7 = 0; i_7 < 16; ++i_7) {
-      *(float2*)(Outs + ((((((((((int)blockIdx.y) * 8192) + (((int)blockIdx.x) * 4096)) + ((((int)threadIdx.x) >> 5) * 1024)) + ((i_7 & 1) * 512)) + (((((int)threadIdx.x) & 31) >> 2) * 64)) + ((i_7 >> 1) * 8)) + ((((int)threadIdx.x) & 3) * 2)) - 4096)) = *(float2*)(out + (i_7 * 2));
+      *(float2*)(Outs + (((((((((int)blockIdx.x) * 4096) + ((((int)threadIdx.x) >> 5) * 1024)) + ((i_7 & 1) * 512)) + (((((int)threadIdx.x) & 31) >> 2) * 64)) + ((i_7 >> 1) * 8)) + ((((int)threadIdx.x) & 3) * 2)) - 4096)) = *(float2*)(out + (i_7 * 2));
     }
     if ((((int)threadIdx.x) % 4) == 0) {
       #pragma unroll
       for (int i_8 = 0; i_8 < 2; ++i_8) {
-        Tops[((((((((int)blockIdx.y) * 128) + (((int)blockIdx.x) * 64)) + ((((int)threadIdx.x) >> 5) * 16)) + (i_8 * 8)) + ((((int)threadIdx.x) & 31) >> 2)) - 64)] = top[i_8];
+        Tops[(((((((int)blockIdx.x) * 64) + ((((int)threadIdx.x) >> 5) * 16)) + (i_8 * 8)) + ((((int)threadIdx.x) & 31) >> 2)) - 64)] = top[i_8];
       }
       #pragma unroll
       for (int i_9 = 0; i_9 < 2; ++i_9) {
-        Totals[((((((((int)blockIdx.y) * 128) + (((int)blockIdx.x) * 64)) + ((((int)threadIdx.x) >> 5) * 16)) + (i_9 * 8)) + ((((int)threadIdx.x) & 31) >> 2)) - 64)] = total[i_9];
+        Totals[(((((((int)blockIdx.x) * 64) + ((((int)threadIdx.x) >> 5) * 16)) + (i_9 * 8)) + ((((int)threadIdx.x) & 31) >> 2)) - 64)] = total[i_9];
       }
     }
   }
@@ -247,21 +247,21 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel_1(ha
   for (int s = 0; s < 2; ++s) {
     #pragma unroll
     for (int i_1 = 0; i_1 < 4; ++i_1) {
-      top[i_1] = max(top[i_1], Tops[((((((int)blockIdx.x) * 128) + (s * 64)) + (i_1 * 16)) + (((int)threadIdx.x) >> 3))]);
+      top[i_1] = max(top[i_1], Tops[(((s * 64) + (i_1 * 16)) + (((int)threadIdx.x) >> 3))]);
     }
   }
   for (int s_1 = 0; s_1 < 2; ++s_1) {
     #pragma unroll
     for (int i_2 = 0; i_2 < 4; ++i_2) {
-      total[i_2] = (total[i_2] + (Totals[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] * exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] - top[i_2]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/))));
+      total[i_2] = (total[i_2] + (Totals[(((s_1 * 64) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] * exp2f(((Tops[(((s_1 * 64) + (i_2 * 16)) + (((int)threadIdx.x) >> 3))] - top[i_2]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/))));
     }
     #pragma unroll
     for (int i_3 = 0; i_3 < 8; ++i_3) {
       float4 __1;
         float4 v_ = *(float4*)(out + (i_3 * 4));
         float4 __2;
-          float4 v__1 = *(float4*)(Outs + (((((((int)blockIdx.x) * 8192) + (s_1 * 4096)) + ((i_3 >> 1) * 1024)) + (((int)threadIdx.x) * 8)) + ((i_3 & 1) * 4)));
-          float4 v__2 = make_float4(exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[((((((int)blockIdx.x) * 128) + (s_1 * 64)) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)));
+          float4 v__1 = *(float4*)(Outs + ((((s_1 * 4096) + ((i_3 >> 1) * 1024)) + (((int)threadIdx.x) * 8)) + ((i_3 & 1) * 4)));
+          float4 v__2 = make_float4(exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)), exp2f(((Tops[(((s_1 * 64) + ((i_3 >> 1) * 16)) + (((int)threadIdx.x) >> 3))] - top[(i_3 >> 1)]) * 0x1.7154764ee6c2fp-3f/*1.803369e-01*/)));
           __2.x = (v__1.x*v__2.x);
           __2.y = (v__1.y*v__2.y);
           __2.z = (v__1.z*v__2.z);
@@ -289,7 +289,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) split_attention_kernel_1(ha
       ((half2*)(&__3))[1] = __float22half2_rn(((float2*)(&__4))[1]);
       *(uint2*)(Out_local_cast + (vec * 4)) = __3;
     }
-    *(uint4*)(Out + (((((int)blockIdx.x) * 4096) + (i_4 * 1024)) + (((int)threadIdx.x) * 8))) = *(uint4*)(Out_local_cast + 0);
+    *(uint4*)(Out + ((i_4 * 1024) + (((int)threadIdx.x) * 8))) = *(uint4*)(Out_local_cast + 0);
   }
 }
 

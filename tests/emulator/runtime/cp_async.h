@@ -5,8 +5,8 @@
 namespace emulator {
 
 struct Copy {
-  void* shared;
-  const void* global;
+  void *shared;
+  const void *global;
   int bytes;
   bool copy;  // false: fill with zeros
 };
@@ -17,37 +17,38 @@ struct CopyQueue {
 inline CopyQueue copies[kMaxThreads];
 
 inline void reset_cp_async() {
-  for (CopyQueue& queue : copies) queue = {};
+  for (CopyQueue &queue : copies) queue = {};
 }
-inline void complete(const Copy& copy) {
+inline void complete(const Copy &copy) {
   if (copy.copy)
     memcpy(copy.shared, copy.global, copy.bytes);
   else
     memset(copy.shared, 0, copy.bytes);
 }
 
-void cp_async(void* shared, const void* global, int bytes, bool copy) {
+void cp_async(void *shared, const void *global, int bytes, bool copy) {
   if (bytes != 4 && bytes != 8 && bytes != 16) fail("cp.async of %d bytes", bytes);
-  shared_offset(shared, bytes, "cp.async", bytes);
+  settle_suspicion();
+  note_write(dynamic_number(shared, bytes, "cp.async", bytes), bytes, current);
   if (reinterpret_cast<uintptr_t>(global) % bytes && copy) fail("cp.async: the source is not aligned to %d", bytes);
-  if (copy) check_global(global, bytes, "cp.async");
+  if (copy) note_global(global, bytes, false, "cp.async");
   const Copy task{shared, global, bytes, copy};
   if (options.arrival == Arrival::kEarly) return complete(task);
   memset(shared, kPoison, bytes);
   copies[current].open.push_back(task);
 }
 void cp_async_commit() {
-  CopyQueue& queue = copies[current];
+  CopyQueue &queue = copies[current];
   queue.groups.push_back(std::move(queue.open));
   queue.open.clear();
 }
 void cp_async_wait(int pending) {
-  auto& groups = copies[current].groups;
+  auto &groups = copies[current].groups;
   for (; static_cast<int>(groups.size()) > pending; groups.pop_front())
-    for (const Copy& copy : groups.front()) complete(copy);
+    for (const Copy &copy : groups.front()) complete(copy);
 }
 // cp.async.mbarrier.arrive.noinc: the arrival happens when the thread's earlier copies are done.
-void cp_async_arrive(const void* barrier) {
+void cp_async_arrive(const void *barrier) {
   cp_async_commit();
   cp_async_wait(0);
   mbarrier_arrive(barrier);

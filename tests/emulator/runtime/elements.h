@@ -53,7 +53,7 @@ struct Element<DataType::kFloat8_e5m2> {
 
 // Call f(Element<type>{}).
 template <class F>
-void with_element(DataType type, const char* operation, F f) {
+void with_element(DataType type, const char *operation, F f) {
   switch (type) {
     case DataType::kFloat16:
       return f(Element<DataType::kFloat16>{});
@@ -76,18 +76,18 @@ void with_element(DataType type, const char* operation, F f) {
 
 // An accumulator: `index` counts elements of 32 bits, or of 16 with half accumulators.
 template <class V>
-V read_accumulator(const void* registers, int index, bool half) {
-  if (half) return V(half_to_float(static_cast<const uint16_t*>(registers)[index]));
+V read_accumulator(const void *registers, int index, bool half) {
+  if (half) return V(half_to_float(static_cast<const uint16_t *>(registers)[index]));
   V value;
-  memcpy(&value, static_cast<const uint32_t*>(registers) + index, 4);
+  memcpy(&value, static_cast<const uint32_t *>(registers) + index, 4);
   return value;
 }
 template <class V>
-void write_accumulator(void* registers, int index, bool half, V value) {
+void write_accumulator(void *registers, int index, bool half, V value) {
   if (half)
-    static_cast<uint16_t*>(registers)[index] = float_to_half(float(value));
+    static_cast<uint16_t *>(registers)[index] = float_to_half(float(value));
   else
-    memcpy(static_cast<uint32_t*>(registers) + index, &value, 4);
+    memcpy(static_cast<uint32_t *>(registers) + index, &value, 4);
 }
 
 }  // namespace emulator

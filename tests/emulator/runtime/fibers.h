@@ -10,7 +10,7 @@
 #if defined(__x86_64__)
 // Saves the callee-saved registers and the stack pointer, loads those of another fiber. ucontext would do as well, but
 // it makes two system calls a switch.
-extern "C" void emulator_switch(void** save, void* load);
+extern "C" void emulator_switch(void **save, void *load);
 asm(".text\n.p2align 4\n.globl emulator_switch\n.hidden emulator_switch\n.type emulator_switch,@function\n"
     "emulator_switch:\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
@@ -30,8 +30,8 @@ class Fiber {
     stack_.resize(kStackBytes);
 #if defined(__x86_64__)
     const uintptr_t top = (reinterpret_cast<uintptr_t>(stack_.data()) + stack_.size()) & ~uintptr_t{63};
-    void** frame = reinterpret_cast<void**>(top) - 2;
-    frame[0] = reinterpret_cast<void*>(entry);  // the "return address" of the first switch
+    void **frame = reinterpret_cast<void **>(top) - 2;
+    frame[0] = reinterpret_cast<void *>(entry);  // the "return address" of the first switch
     frame[1] = nullptr;
     frame -= 6;  // the six registers that the switch pops
     memset(frame, 0, 6 * sizeof *frame);
@@ -59,11 +59,13 @@ class Fiber {
   void suspend() { swapcontext(&context_, &scheduler_); }
 #endif
 
+  bool holds(const void *address) const { return address >= stack_.data() && address < stack_.data() + stack_.size(); }
+
  private:
   std::vector<char> stack_;
 #if defined(__x86_64__)
-  void* context_ = nullptr;
-  static inline void* scheduler_ = nullptr;
+  void *context_ = nullptr;
+  static inline void *scheduler_ = nullptr;
 #else
   ucontext_t context_;
   static inline ucontext_t scheduler_;

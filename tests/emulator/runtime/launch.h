@@ -7,10 +7,9 @@
 
 namespace emulator {
 
-inline Kernel kernel_now;
-inline void** arguments_now;
+inline void **arguments_now;
 
-inline std::string thread_ranges(const std::vector<int>& numbers) {
+inline std::string thread_ranges(const std::vector<int> &numbers) {
   std::string text;
   for (size_t i = 0, j; i < numbers.size() && text.size() < 400; i = j + 1) {
     for (j = i; j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1; j++) {
@@ -24,16 +23,16 @@ inline std::string thread_ranges(const std::vector<int>& numbers) {
 inline std::string describe_waits() {
   std::map<std::string, std::vector<int>> waits;
   for (int i = 0; i < thread_count; i++) {
-    const Thread& thread = threads[i];
+    const Thread &thread = threads[i];
     if (thread.done) continue;
     char text[200];
     if (thread.barrier) {
-      const MBarrier& barrier = mbarriers[thread.barrier];
+      const MBarrier &barrier = mbarriers[thread.barrier];
       snprintf(text, sizeof text, "mbarrier at %s, parity %d (phase %u, %d of %d arrivals pending, tx-count %ld)",
-               shared_place(thread.barrier).c_str(), thread.parity, barrier.phase, barrier.pending, barrier.count,
+               place_of(thread.barrier).c_str(), thread.parity, barrier.phase, barrier.pending, barrier.count,
                barrier.bytes);
     } else if (thread.rendezvous) {
-      snprintf(text, sizeof text, "%s (%d of %d arrived)", thread.waits_for, thread.rendezvous->arrived,
+      snprintf(text, sizeof text, "%s (%d of %d arrived)", thread.waits_for, int(thread.rendezvous->arrived.size()),
                thread.rendezvous->expected);
     } else {
       snprintf(text, sizeof text, "%s", thread.waits_for ? thread.waits_for : "nothing");
@@ -41,7 +40,7 @@ inline std::string describe_waits() {
     waits[text].push_back(i);
   }
   std::string lines;
-  for (const auto& [reason, numbers] : waits) lines += "\n  threads" + thread_ranges(numbers) + " wait for " + reason;
+  for (const auto &[reason, numbers] : waits) lines += "\n  threads" + thread_ranges(numbers) + " wait for " + reason;
   return lines;
 }
 
@@ -59,7 +58,9 @@ inline void start_block() {
   ready.clear();
   spinning.clear();
   mbarriers.clear();
-  reset_memory();
+  poison_shared();
+  reset_clocks();
+  reset_races(kMaxDynamic + static_bytes());
   reset_tma();
   reset_cp_async();
   reset_warps();
@@ -80,6 +81,7 @@ inline void run_block() {
     if (options.arrival == Arrival::kRandom && !loads.empty() && random_number() % 64 == 0) arrive_next();
     if (!ready.empty()) {
       run_thread(take_ready());
+      settle_suspicion();
     } else if (!loads.empty()) {
       arrive_next();
     } else if (!spinning.empty() && progress != seen) {
@@ -92,22 +94,24 @@ inline void run_block() {
   if (!error.empty()) return;
   check_mbarriers();
   check_registers();
-  check_guard();
 }
 
 // Returns 0, or 1 with the reason in `error`.
-int launch(const Kernel& kernel, void** arguments, const int* grid, const int* block, size_t bytes) {
+int launch(const Kernel &kernel, void **arguments, const int *grid, const int *block, size_t bytes) {
   error.clear();
+  error_offset = 0;
   kernel_now = kernel;
   arguments_now = arguments;
-  static_begin = kernel.static_begin;
-  static_end = kernel.static_end;
   dynamic_bytes = bytes;
   random_state = options.seed * 2654435761u + 1;
   thread_count = block[0] * block[1] * block[2];
   block_size = {unsigned(block[0]), unsigned(block[1]), unsigned(block[2])};
   grid_size = {unsigned(grid[0]), unsigned(grid[1]), unsigned(grid[2])};
   block_now = {0, 0, 0};
+  for (GlobalArray &array : global_arrays) {
+    array.writer.assign(array.bytes, 0);
+    array.reader.assign(array.bytes, 0);
+  }
   if (thread_count < 1 || thread_count > kMaxThreads) fail("%d threads in a block", thread_count);
   if (bytes > kMaxDynamic) fail("%zu bytes of dynamic shared memory; %zu is the most", bytes, kMaxDynamic);
   const unsigned blocks = grid_size.x * grid_size.y * grid_size.z;

@@ -9,15 +9,15 @@ namespace emulator {
 constexpr int kMaxK = 64;
 
 template <class A, class B>
-void multiply_tile(const LaneSlot* lanes, int k_extent, bool half) {
+void multiply_tile(const LaneSlot *lanes, int k_extent, bool half) {
   using V = typename A::Value;
   using Storage = typename A::Storage;
   constexpr int E = 4 / sizeof(Storage);
   const int registers = k_extent / (4 * E);  // of B; A has twice as many
   V a[16][kMaxK], b[kMaxK][8];
   for (int L = 0; L < 32; L++) {
-    const auto* from_a = static_cast<const Storage*>(lanes[L].first);
-    const auto* from_b = static_cast<const typename B::Storage*>(lanes[L].second);
+    const auto *from_a = static_cast<const Storage *>(lanes[L].first);
+    const auto *from_b = static_cast<const typename B::Storage *>(lanes[L].second);
     for (int j = 0; j < 2 * registers; j++)
       for (int e = 0; e < E; e++) a[a_row(L, j)][a_k(L, j, e, E)] = A::get(from_a[j * E + e]);
     for (int j = 0; j < registers; j++)
@@ -31,13 +31,13 @@ void multiply_tile(const LaneSlot* lanes, int k_extent, bool half) {
     }
 }
 
-void mma_sync(const Instruction& instruction, void* c, const void* a, const void* b) {
+void mma_sync(const Instruction &instruction, void *c, const void *a, const void *b) {
   const bool half = instruction.c == DataType::kFloat16;
   if (instruction.m != 16 || instruction.n != 8 || instruction.k > kMaxK)
     fail("mma.sync m%dn%dk%d is not emulated", instruction.m, instruction.n, instruction.k);
   if (!half && instruction.c != DataType::kFloat32 && instruction.c != DataType::kInt32)
     fail("mma.sync with accumulators of data type %d is not emulated", static_cast<int>(instruction.c));
-  LaneSlot* lanes = warp_slots();
+  LaneSlot *lanes = warp_slots();
   lanes[lane()].first = a;
   lanes[lane()].second = b;
   lanes[lane()].result = c;

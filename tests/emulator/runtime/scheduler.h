@@ -1,5 +1,6 @@
 // Who runs next, who waits for whom, and how an error ends a run.
 #pragma once
+#include <execinfo.h>
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -25,17 +26,17 @@ struct Options {
 };
 
 struct Rendezvous {
-  int arrived = 0, expected = 0;
-  const char* operation = "";
-  std::vector<int> waiting;
+  std::vector<int> arrived, waiting;  // those that arrive without waiting are in the first alone
+  int expected = 0;
+  const char *operation = "";
 };
 
 struct Thread {
   Fiber fiber;
   bool done = true;
-  const char* waits_for = nullptr;         // for the report of a deadlock
-  const Rendezvous* rendezvous = nullptr;  // where it waits for other threads
-  const void* barrier = nullptr;           // where it waits for an mbarrier
+  const char *waits_for = nullptr;         // for the report of a deadlock
+  const Rendezvous *rendezvous = nullptr;  // where it waits for other threads
+  const void *barrier = nullptr;           // where it waits for an mbarrier
   int parity = 0;
 };
 
@@ -47,6 +48,8 @@ inline Dimensions block_now, block_size, grid_size;
 inline std::deque<int> ready, spinning;
 inline uint64_t progress;  // grows with everything that may let a spinning thread go on
 inline std::string error;
+inline size_t error_offset;  // of the place in the kernel's object; 0: not known
+inline Kernel kernel_now;
 
 inline unsigned random_state;
 inline unsigned random_number() {
@@ -56,8 +59,19 @@ inline unsigned random_number() {
 
 inline void suspend() { threads[current].fiber.suspend(); }
 
+// The innermost return address that lies in the kernel's object.
+inline size_t kernel_offset() {
+  void *addresses[32];
+  const int depth = backtrace(addresses, 32);
+  for (int i = 0; i < depth; i++) {
+    const auto *address = static_cast<const unsigned char *>(addresses[i]);
+    if (address > kernel_now.image_begin && address < kernel_now.image_end) return address - 1 - kernel_now.image_begin;
+  }
+  return 0;
+}
+
 // Keep the first error. A kernel's thread is never resumed after it; the scheduler sees the error and ends the block.
-void fail(const char* format, ...) {
+void fail(const char *format, ...) {
   if (error.empty()) {
     char text[2048];
     const int n = in_kernel ? snprintf(text, 128, "block (%u, %u, %u), thread %d: ", block_now.x, block_now.y,
@@ -68,14 +82,15 @@ void fail(const char* format, ...) {
     vsnprintf(text + n, sizeof text - n, format, arguments);
     va_end(arguments);
     error = text;
+    error_offset = in_kernel ? kernel_offset() : 0;
   }
   while (in_kernel) suspend();
 }
 
 // Suspend the current thread until somebody wakes `list`.
-inline void wait_in(std::vector<int>& list, const char* why, const Rendezvous* rendezvous,
-                    const void* barrier = nullptr, int parity = 0) {
-  Thread& thread = threads[current];
+inline void wait_in(std::vector<int> &list, const char *why, const Rendezvous *rendezvous,
+                    const void *barrier = nullptr, int parity = 0) {
+  Thread &thread = threads[current];
   thread.waits_for = why;
   thread.rendezvous = rendezvous;
   thread.barrier = barrier;
@@ -84,15 +99,15 @@ inline void wait_in(std::vector<int>& list, const char* why, const Rendezvous* r
   suspend();
 }
 
-inline void wake(std::vector<int>& list) {
+inline void wake(std::vector<int> &list) {
   ++progress;
   for (int thread : list) ready.push_back(thread);
   list.clear();
 }
 
 // Let others run; come back once something has happened.
-inline void spin(const char* why) {
-  Thread& thread = threads[current];
+inline void spin(const char *why) {
+  Thread &thread = threads[current];
   thread.waits_for = why;
   thread.rendezvous = nullptr;
   thread.barrier = nullptr;
@@ -100,10 +115,10 @@ inline void spin(const char* why) {
   suspend();
 }
 
-// `expected` threads call meet(); the last to arrive runs `together` for all of them.
+// `expected` threads call meet(); the last to arrive runs `together` for all of them, before any goes on.
 template <class F>
-void meet(Rendezvous& place, int expected, const char* operation, F together, bool wait = true) {
-  if (place.arrived == 0) {
+void meet(Rendezvous &place, int expected, const char *operation, F together, bool wait = true) {
+  if (place.arrived.empty()) {
     place.operation = operation;
     place.expected = expected;
   } else if (place.expected != expected) {
@@ -111,9 +126,10 @@ void meet(Rendezvous& place, int expected, const char* operation, F together, bo
   } else if (place.operation != operation && std::string(place.operation) != operation) {
     fail("%s meets threads that are in %s", operation, place.operation);
   }
-  if (++place.arrived == expected) {
-    place.arrived = 0;
+  place.arrived.push_back(current);
+  if (static_cast<int>(place.arrived.size()) == expected) {
     together();
+    place.arrived.clear();
     wake(place.waiting);
   } else if (wait) {
     wait_in(place.waiting, operation, &place);

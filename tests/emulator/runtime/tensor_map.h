@@ -11,7 +11,7 @@ inline int element_bytes(int data_type) {
   return data_type >= 0 && data_type < 13 ? bytes[data_type] : 0;
 }
 
-inline size_t box_bytes(const CUtensorMap& map) {
+inline size_t box_bytes(const CUtensorMap &map) {
   size_t bytes = element_bytes(map.data_type);
   for (int i = 0; i < map.rank; i++) bytes *= map.box[i];
   return bytes;
@@ -20,13 +20,13 @@ inline size_t box_bytes(const CUtensorMap& map) {
 // Visit the box row by row: f(offset of the row in the packed box, global address of its first element, first and one
 // past the last byte of the row that lie inside the tensor). Rows wholly outside are passed over.
 template <class F>
-void visit_rows(const CUtensorMap& map, const int* coordinates, F f) {
+void visit_rows(const CUtensorMap &map, const int *coordinates, F f) {
   const int width = element_bytes(map.data_type);
   size_t rows = 1;
   for (int i = 1; i < map.rank; i++) rows *= map.box[i];
   for (size_t row = 0; row < rows; row++) {
     size_t rest = row;
-    char* address = map.base + int64_t{coordinates[0]} * width;
+    char *address = map.base + int64_t{coordinates[0]} * width;
     bool inside = true;
     for (int i = 1; i < map.rank; i++) {
       const int64_t at = coordinates[i] + static_cast<int64_t>(rest % map.box[i]);
@@ -42,13 +42,13 @@ void visit_rows(const CUtensorMap& map, const int* coordinates, F f) {
 
 // The arguments of cuTensorMapEncodeTiled after the address: extents, strides in bytes of all but the innermost, box,
 // element strides; then interleave, swizzle, L2 promotion, out-of-bounds fill. Returns what is wrong.
-inline std::string encode_tensor_map(CUtensorMap& map, int data_type, int rank, void* base, const int64_t* values) {
+inline std::string encode_tensor_map(CUtensorMap &map, int data_type, int rank, void *base, const int64_t *values) {
   const int width = element_bytes(data_type);
   if (!width || rank < 1 || rank > 5)
     return "data type " + std::to_string(data_type) + ", rank " + std::to_string(rank);
   const int64_t *extent = values, *stride = extent + rank, *box = stride + rank - 1, *step = box + rank;
   const int64_t interleave = step[rank], swizzle = step[rank + 1], fill = step[rank + 3];
-  map = {data_type, rank, static_cast<int>(swizzle), static_cast<char*>(base), {}, {}, {}};
+  map = {data_type, rank, static_cast<int>(swizzle), static_cast<char *>(base), {}, {}, {}};
   int64_t last = width;  // bytes to the end of the tensor's last element
   for (int i = 0; i < rank; i++) {
     map.extent[i] = extent[i];
@@ -69,7 +69,7 @@ inline std::string encode_tensor_map(CUtensorMap& map, int data_type, int rank, 
   if (swizzle < 0 || swizzle > 3) return "swizzle mode " + std::to_string(swizzle) + " is not emulated";
   if (inner % 16 || (span && inner > span))
     return "an inner box of " + std::to_string(inner) + " bytes with a swizzle span of " + std::to_string(span);
-  for (const GlobalArray& array : global_arrays)
+  for (const GlobalArray &array : global_arrays)
     if (base >= array.begin && base < array.begin + array.bytes && map.base + last > array.begin + array.bytes)
       return "it reaches " + std::to_string(last) + " bytes far, but " + array.name + " has " +
              std::to_string(array.bytes);

@@ -1,6 +1,7 @@
 // TMA: loads that arrive at any time after their issue, stores that read shared memory until they are waited for.
 #pragma once
 #include "../cuda/narrow_floats.h"
+#include "layouts.h"
 #include "mbarrier.h"
 #include "tensor_map.h"
 
@@ -10,11 +11,12 @@ struct Transfer {
   bool tensor;  // a box of a tensor map, or else a range of bytes
   CUtensorMap map;
   int coordinates[5];
-  char* global;
+  char *global;
   size_t shared, bytes;
 };
 struct Load : Transfer {
-  const void* barrier;
+  const void *barrier;
+  Clock issued;  // what was before its issue is before its arrival
 };
 struct StoreTask : Transfer {
   bool add;
@@ -29,27 +31,27 @@ inline StoreQueue stores[kMaxThreads];
 
 inline void reset_tma() {
   loads.clear();
-  for (StoreQueue& queue : stores) queue = {};
+  for (StoreQueue &queue : stores) queue = {};
 }
 
-inline size_t swizzled(const Transfer& transfer, size_t i) {
+inline size_t swizzled(const Transfer &transfer, size_t i) {
   return swizzle(transfer.shared + i, transfer.tensor ? transfer.map.swizzle : 0);
 }
 
-inline void arrive(const Load& load) {
+inline void arrive(const Load &load) {
   std::vector<char> image(load.bytes, 0);  // elements outside the tensor read as zero, and count as bytes
   if (load.tensor)
-    visit_rows(load.map, load.coordinates, [&](size_t row, const char* address, size_t first, size_t last) {
+    visit_rows(load.map, load.coordinates, [&](size_t row, const char *address, size_t first, size_t last) {
+      note_global(address + first, last - first, false, "a TMA load");
       memcpy(&image[row + first], address + first, last - first);
     });
   else
     memcpy(image.data(), load.global, load.bytes);
-  for (size_t i = 0; i < load.bytes; i += 16) {
-    const size_t at = swizzled(load, i), n = std::min<size_t>(16, load.bytes - i);
+  for (size_t i = 0; i < load.bytes; i += kChunk) {
+    const size_t at = swizzled(load, i), n = std::min(kChunk, load.bytes - i);
     memcpy(dynamic_memory + at, &image[i], n);
-    memcpy(&proxy_view[at], &image[i], n);
-    loads_in_flight[at >> 4]--;
   }
+  join(mbarrier_at(load.barrier).arriving, load.issued);
   count_bytes(load.barrier, -static_cast<long>(load.bytes));
 }
 
@@ -64,40 +66,33 @@ inline void arrive_next() {
 
 inline void issue(Load load) {
   ++progress;
-  mbarrier_at(load.barrier);
-  for (size_t i = 0; i < load.bytes; i += 16) {
-    const size_t at = load.shared + i;
-    if (loads_in_flight[at >> 4]) fail("a TMA load to shared byte %zu while another to it is in flight", at);
-    if (wgmma_reads[at >> 4]) fail("a TMA load overwrites shared byte %zu, which an unfinished wgmma reads", at);
-    loads_in_flight[at >> 4]++;
-  }
+  const MBarrier &barrier = mbarrier_at(load.barrier);
+  load.issued = clocks[current];
+  note_asynchronous_write(load.shared, load.bytes, current, {barrier.phase + 1, uint16_t(barrier.agent)});
   memset(dynamic_memory + load.shared, kPoison, load.bytes);
-  memset(&proxy_view[load.shared], kPoison, load.bytes);
   if (options.arrival == Arrival::kEarly)
     arrive(load);
   else
     loads.push_back(load);
 }
 
-inline std::vector<char> read_source(const StoreTask& store, bool at_issue) {
+inline std::vector<char> read_source(const StoreTask &store) {
   std::vector<char> image(store.bytes);
-  for (size_t i = 0; i < store.bytes; i += 16) {
-    const size_t at = swizzled(store, i), n = std::min<size_t>(16, store.bytes - i);
-    check_arrived(at, "a TMA store");
-    if (at_issue) check_fenced(at, n, "a TMA store");
-    memcpy(&image[i], dynamic_memory + at, n);
-  }
+  for (size_t i = 0; i < store.bytes; i += kChunk)
+    memcpy(&image[i], dynamic_memory + swizzled(store, i), std::min(kChunk, store.bytes - i));
   return image;
 }
 
 inline void issue(StoreTask store) {
   ++progress;
-  store.image = read_source(store, true);
+  check_written(store.shared, store.bytes, current, "a TMA store");
+  check_fenced(store.shared, store.bytes, "a TMA store");
+  store.image = read_source(store);
   stores[current].open.push_back(std::move(store));
 }
 
 template <class T>
-void add_elements(char* to, const char* from, size_t bytes) {
+void add_elements(char *to, const char *from, size_t bytes) {
   for (size_t i = 0; i < bytes; i += sizeof(T)) {
     T sum, term;
     memcpy(&sum, to + i, sizeof sum);
@@ -106,7 +101,7 @@ void add_elements(char* to, const char* from, size_t bytes) {
     memcpy(to + i, &sum, sizeof sum);
   }
 }
-inline void put(const StoreTask& store, char* to, const char* from, size_t bytes) {
+inline void put(const StoreTask &store, char *to, const char *from, size_t bytes) {
   if (!store.add) return void(memcpy(to, from, bytes));
   switch (store.tensor ? store.map.data_type : kFloat32) {
     case kFloat32:
@@ -121,50 +116,56 @@ inline void put(const StoreTask& store, char* to, const char* from, size_t bytes
       fail("a TMA reduction of data type %d is not emulated", store.map.data_type);
   }
 }
-inline void complete(const StoreTask& store) {
-  if (read_source(store, false) != store.image) fail("shared memory changed between a TMA store and its wait");
+inline void complete(const StoreTask &store) {
+  if (read_source(store) != store.image) fail("shared memory changed between a TMA store and its wait");
+  note_collective_read(store.shared, store.bytes, current, "a TMA store");
   if (!store.tensor) return put(store, store.global, store.image.data(), store.bytes);
-  visit_rows(store.map, store.coordinates, [&](size_t row, char* address, size_t first, size_t last) {
+  visit_rows(store.map, store.coordinates, [&](size_t row, char *address, size_t first, size_t last) {
+    if (!store.add) note_global(address + first, last - first, true, "a TMA store");
     put(store, address + first, &store.image[row + first], last - first);
   });
 }
 
-inline Transfer box_transfer(const CUtensorMap& map, const void* shared, int rank, const int* at, const char* what) {
+inline Transfer box_transfer(const CUtensorMap &map, const void *shared, int rank, const int *at, const char *what) {
   if (map.rank != rank) fail("%s: %d coordinates for a tensor map of rank %d", what, rank, map.rank);
   Transfer transfer{true, map, {}, nullptr, 0, box_bytes(map)};
   std::copy(at, at + rank, transfer.coordinates);
-  transfer.shared = shared_offset(shared, transfer.bytes, what, 128);
+  transfer.shared = dynamic_number(shared, transfer.bytes, what, 128);
   return transfer;
 }
-inline Transfer range_transfer(const void* global, const void* shared, unsigned bytes, const char* what) {
+inline Transfer range_transfer(const void *global, const void *shared, unsigned bytes, const char *what) {
   if (bytes % 16 || reinterpret_cast<uintptr_t>(global) % 16)
     fail("%s: %u bytes or the global address are not a multiple of 16", what, bytes);
-  check_global(global, bytes, what);
-  char* address = const_cast<char*>(static_cast<const char*>(global));
-  return {false, {}, {}, address, shared_offset(shared, bytes, what, 16), bytes};
+  char *address = const_cast<char *>(static_cast<const char *>(global));
+  return {false, {}, {}, address, dynamic_number(shared, bytes, what, 16), bytes};
 }
 
-void tma_load(const CUtensorMap& map, const void* barrier, const void* shared, int rank, const int* coordinates) {
-  issue(Load{box_transfer(map, shared, rank, coordinates, "a TMA load"), barrier});
+void tma_load(const CUtensorMap &map, const void *barrier, const void *shared, int rank, const int *coordinates) {
+  issue(Load{box_transfer(map, shared, rank, coordinates, "a TMA load"), barrier, {}});
 }
-void tma_store(const CUtensorMap& map, const void* shared, int rank, const int* coordinates, bool add) {
+void tma_store(const CUtensorMap &map, const void *shared, int rank, const int *coordinates, bool add) {
   issue(StoreTask{box_transfer(map, shared, rank, coordinates, "a TMA store"), add, {}});
 }
-void bulk_load(const void* shared, const void* global, const void* barrier, unsigned bytes) {
-  issue(Load{range_transfer(global, shared, bytes, "a bulk load"), barrier});
+void bulk_load(const void *shared, const void *global, const void *barrier, unsigned bytes) {
+  note_global(global, bytes, false, "a bulk load");
+  issue(Load{range_transfer(global, shared, bytes, "a bulk load"), barrier, {}});
 }
-void bulk_store(void* global, const void* shared, unsigned bytes, bool add) {
+void bulk_store(void *global, const void *shared, unsigned bytes, bool add) {
+  if (add)
+    note_atomic(global, int(bytes));
+  else
+    note_global(global, bytes, true, "a bulk store");
   issue(StoreTask{range_transfer(global, shared, bytes, "a bulk store"), add, {}});
 }
 void store_commit() {
-  StoreQueue& queue = stores[current];
+  StoreQueue &queue = stores[current];
   queue.groups.push_back(std::move(queue.open));
   queue.open.clear();
 }
 void store_wait(int pending) {
-  auto& groups = stores[current].groups;
+  auto &groups = stores[current].groups;
   for (; static_cast<int>(groups.size()) > pending; groups.pop_front())
-    for (const StoreTask& store : groups.front()) complete(store);
+    for (const StoreTask &store : groups.front()) complete(store);
 }
 inline void check_stores_done() {
   if (!stores[current].open.empty() || !stores[current].groups.empty())

@@ -1,7 +1,7 @@
 // Barriers of a block and of a warp, and what the lanes of a warp do together: votes, shuffles, ldmatrix, stmatrix.
 #pragma once
 #include <cstring>
-#include "memory.h"
+#include "accesses.h"
 
 namespace emulator {
 
@@ -11,30 +11,35 @@ inline unsigned registers_of[kMaxThreads / 128];  // setmaxnreg of each warpgrou
 struct LaneSlot {  // what a lane brings to a collective, and what it takes away
   uint64_t in, out;
   const void *first, *second;
-  void* result;
+  void *result;
 };
 inline LaneSlot slots[kMaxThreads];
-inline LaneSlot* warp_slots() { return slots + warp() * 32; }
+inline LaneSlot *warp_slots() { return slots + warp() * 32; }
 
 inline void reset_warps() {
-  for (Rendezvous& place : warps) place = {};
-  for (Rendezvous& place : named_barriers) place = {};
-  for (unsigned& count : registers_of) count = 0;
+  for (Rendezvous &place : warps) place = {};
+  for (Rendezvous &place : named_barriers) place = {};
+  for (unsigned &count : registers_of) count = 0;
 }
 
-void sync_threads() {
-  meet(named_barriers[0], thread_count, "__syncthreads", [] {});
+inline void barrier(Rendezvous &place, int count, const char *name, bool wait = true) {
+  const auto order = [&place, wait] {
+    std::vector<int> waiting = place.waiting;
+    if (wait) waiting.push_back(current);
+    synchronise(place.arrived, waiting);
+  };
+  settle_suspicion();
+  meet(place, count, name, order, wait);
 }
-void sync_warp() {
-  meet(warps[warp()], warp_threads(), "__syncwarp", [] {});
-}
+void sync_threads() { barrier(named_barriers[0], thread_count, "__syncthreads"); }
+void sync_warp() { barrier(warps[warp()], warp_threads(), "__syncwarp"); }
 void named_barrier(int number, int count, bool wait) {
-  static const char* names[16] = {"barrier 0",  "barrier 1",  "barrier 2",  "barrier 3", "barrier 4",  "barrier 5",
+  static const char *names[16] = {"barrier 0",  "barrier 1",  "barrier 2",  "barrier 3", "barrier 4",  "barrier 5",
                                   "barrier 6",  "barrier 7",  "barrier 8",  "barrier 9", "barrier 10", "barrier 11",
                                   "barrier 12", "barrier 13", "barrier 14", "barrier 15"};
   if (number < 0 || number > 15 || count % 32 || count <= 0 || count > thread_count)
     fail("barrier %d for %d threads is invalid in a block of %d", number, count, thread_count);
-  meet(named_barriers[number], count, names[number], [] {}, wait);
+  barrier(named_barriers[number], count, names[number], wait);
 }
 
 // One thread of every `group_threads`, or of the block where that is 0. elect.sync picks lane 0; its member mask being
@@ -56,8 +61,8 @@ inline void check_registers() {
 }
 
 template <class F>
-uint64_t shuffle(uint64_t value, const char* operation, F source) {
-  LaneSlot* lanes = warp_slots();
+uint64_t shuffle(uint64_t value, const char *operation, F source) {
+  LaneSlot *lanes = warp_slots();
   const int own = lane(), count = warp_threads();
   lanes[own].in = value;
   meet(warps[warp()], count, operation, [=] {
@@ -78,14 +83,14 @@ uint64_t shuffle_down(uint64_t value, int delta, int width) {
   return shuffle(value, "shfl.down", [=](int i) { return i % width + delta < width ? i + delta : i; });
 }
 uint64_t shuffle_index(uint64_t value, int source, int width) {
-  LaneSlot* lanes = warp_slots();
-  lanes[lane()].first = reinterpret_cast<const void*>(static_cast<intptr_t>(source));
+  LaneSlot *lanes = warp_slots();
+  lanes[lane()].first = reinterpret_cast<const void *>(static_cast<intptr_t>(source));
   return shuffle(value, "shfl.idx", [=](int i) {
     return i / width * width + static_cast<int>(reinterpret_cast<intptr_t>(lanes[i].first)) % width;
   });
 }
 unsigned ballot(bool predicate) {
-  LaneSlot* lanes = warp_slots();
+  LaneSlot *lanes = warp_slots();
   const int own = lane(), count = warp_threads();
   lanes[own].in = predicate;
   meet(warps[warp()], count, "vote", [=] {
@@ -98,32 +103,37 @@ unsigned ballot(bool predicate) {
 
 // 8 x 8 matrices of 16 bits: row r of matrix m is at the address that lane 8m + r gives; lane L holds columns 2 (L % 4)
 // and the next of row L / 4, or with `transposed` those rows of that column.
-template <class F>
-void move_matrices(const void* row, void* registers, int count, bool transposed, bool load, F move) {
-  const char* operation = load ? "ldmatrix" : "stmatrix";
-  LaneSlot* lanes = warp_slots();
+inline void move_matrices(const void *row, void *registers, int count, bool transposed, bool is_load) {
+  const char *operation = is_load ? "ldmatrix" : "stmatrix";
+  LaneSlot *lanes = warp_slots();
+  settle_suspicion();
   lanes[lane()].first = row;
   lanes[lane()].result = registers;
-  if (lane() < 8 * count) {
-    const size_t offset = shared_offset(row, 16, operation, 16);
-    if (load) check_arrived(offset, operation);
-  }
+  if (lane() < 8 * count) dynamic_number(row, 16, operation, 16);
   meet(warps[warp()], 32, operation, [=] {
+    for (int L = 0; L < 8 * count; L++) {
+      const size_t number = byte_number(lanes[L].first);
+      if (is_load)
+        note_collective_read(number, 16, warp() * 32 + L, operation);
+      else
+        note_write(number, 16, warp() * 32 + L);
+      if (suspicion.address) fail("%s", suspicion.report.c_str());
+    }
     for (int L = 0; L < 32; L++)
       for (int m = 0; m < count; m++)
         for (int e = 0; e < 2; e++) {
           const int r = transposed ? 2 * (L % 4) + e : L / 4, c = transposed ? L / 4 : 2 * (L % 4) + e;
-          auto* memory = static_cast<uint16_t*>(const_cast<void*>(lanes[8 * m + r].first)) + c;
-          move(memory, static_cast<uint16_t*>(lanes[L].result) + 2 * m + e);
+          auto *memory = static_cast<uint16_t *>(const_cast<void *>(lanes[8 * m + r].first)) + c;
+          auto *element = static_cast<uint16_t *>(lanes[L].result) + 2 * m + e;
+          (is_load ? *element : *memory) = is_load ? *memory : *element;
         }
   });
 }
-void load_matrices(const void* row, void* registers, int count, bool transposed) {
-  move_matrices(row, registers, count, transposed, true, [](uint16_t* memory, uint16_t* half) { *half = *memory; });
+void load_matrices(const void *row, void *registers, int count, bool transposed) {
+  move_matrices(row, registers, count, transposed, true);
 }
-void store_matrices(const void* row, const void* registers, int count, bool transposed) {
-  move_matrices(row, const_cast<void*>(registers), count, transposed, false,
-                [](uint16_t* memory, uint16_t* half) { *memory = *half; });
+void store_matrices(const void *row, const void *registers, int count, bool transposed) {
+  move_matrices(row, const_cast<void *>(registers), count, transposed, false);
 }
 
 }  // namespace emulator

@@ -12,7 +12,7 @@ constexpr uint32_t kBusy = 0x7fc0dead;  // what an accumulator holds meanwhile
 constexpr int kMaxN = 256;
 
 struct Accumulators {  // of a chain of wgmmas in one thread
-  uint32_t* registers;
+  uint32_t *registers;
   int count, unfinished;
   std::vector<uint32_t> values;  // the true ones
 };
@@ -21,15 +21,16 @@ struct SharedOperand {
   bool mn_major;
   int rows, k, width;
   std::vector<unsigned char> bytes;  // as read at issue, row by row
+  std::vector<size_t> chunks;        // of 16 bytes, that it lies in
 };
 struct RegisterOperand {
-  const uint32_t* registers;
+  const uint32_t *registers;
   std::array<uint32_t, 4> values;
 };
 struct Wgmma {
   std::vector<SharedOperand> shared;
   std::vector<RegisterOperand> registers;
-  std::array<uint32_t*, 128> accumulators;
+  std::array<uint32_t *, 128> accumulators;
 };
 struct Warpgroup {
   Rendezvous place;
@@ -38,8 +39,8 @@ struct Warpgroup {
 };
 struct WgmmaArguments {
   uint64_t a, b;
-  const uint32_t* a_registers;
-  uint32_t* accumulators;
+  const uint32_t *a_registers;
+  uint32_t *accumulators;
   int accumulate;
 };
 inline Warpgroup warpgroups[kMaxThreads / 128];
@@ -48,38 +49,64 @@ inline WgmmaArguments wgmma_arguments[kMaxThreads];
 inline bool fenced[kMaxThreads];  // wgmma.fence since the last wait
 
 inline void reset_wgmma() {
-  for (Warpgroup& group : warpgroups) group = {};
-  for (auto& chains : accumulators_of) chains.clear();
+  for (Warpgroup &group : warpgroups) group = {};
+  for (auto &chains : accumulators_of) chains.clear();
   std::fill(std::begin(fenced), std::end(fenced), false);
 }
 inline void check_wgmma_done() {
   if (!accumulators_of[current].empty()) fail("the thread ends with a wgmma that was not waited for");
 }
 
-// Read an operand; at issue also check that the tensor core may rely on it, and mark it as being read by `group`.
-inline std::vector<unsigned char> read_operand(const SharedOperand& operand, int group, bool at_issue) {
+inline std::vector<unsigned char> read_operand(const SharedOperand &operand) {
   std::vector<unsigned char> bytes(size_t(operand.rows) * operand.k * operand.width);
-  unsigned char* to = bytes.data();
-  if (operand.descriptor & 0xc000) fail("a wgmma descriptor's start address overflows its 14 bits");
+  unsigned char *to = bytes.data();
   for (int row = 0; row < operand.rows; row++)
     for (int k = 0; k < operand.k; k++, to += operand.width) {
       const size_t at = operand_address(operand.descriptor, operand.mn_major, row, k, operand.width);
-      if (at + operand.width > dynamic_bytes) {
-        fail("a wgmma operand at shared byte %zu is outside the %zu bytes of dynamic shared memory", at, dynamic_bytes);
-        return bytes;
-      }
-      if (at_issue) {
-        check_arrived(at, "wgmma");
-        check_fenced(at, operand.width, "wgmma");
-      }
-      wgmma_reads[at >> 4] |= 1 << group;
       memcpy(to, dynamic_memory + at, operand.width);
     }
   return bytes;
 }
 
-inline Accumulators& chain_of(int thread, uint32_t* registers, int count) {
-  for (Accumulators& chain : accumulators_of[thread]) {
+// The chunks of shared memory that an operand lies in, each once.
+inline std::vector<size_t> chunks_of(const SharedOperand &operand) {
+  static std::vector<uint32_t> seen(kMaxDynamic / kChunk);
+  static uint32_t visit;
+  ++visit;
+  std::vector<size_t> chunks;
+  if (operand.descriptor & 0xc000) fail("a wgmma descriptor's start address overflows its 14 bits");
+  for (int row = 0; row < operand.rows; row++)
+    for (int k = 0; k < operand.k; k++) {
+      const size_t at = operand_address(operand.descriptor, operand.mn_major, row, k, operand.width);
+      if (at + operand.width > dynamic_bytes)
+        fail("wgmma reads dynamic shared byte %zu, of which there are %zu", at, dynamic_bytes);
+      if (seen[at / kChunk] != visit) chunks.push_back(at / kChunk);
+      seen[at / kChunk] = visit;
+    }
+  return chunks;
+}
+
+// Until it retires, a wgmma may read at any time.
+inline void mark_reads(const SharedOperand &operand, int group, bool finished) {
+  for (size_t chunk : operand.chunks)
+    for (int w = 4 * group; w < 4 * group + 4; w++)
+      collective_reads[chunk][w] = finished ? now(32 * w).time : kUnfinished;
+}
+
+inline SharedOperand issue_operand(uint64_t descriptor, bool mn_major, int rows, int k, int width, int group) {
+  SharedOperand operand{descriptor, mn_major, rows, k, width, {}, {}};
+  operand.chunks = chunks_of(operand);
+  for (size_t chunk : operand.chunks) {
+    for (int w = 4 * group; w < 4 * group + 4; w++) check_written(kChunk * chunk, kChunk, 32 * w, "wgmma's read");
+    check_fenced(kChunk * chunk, kChunk, "wgmma's read");
+  }
+  operand.bytes = read_operand(operand);
+  mark_reads(operand, group, false);
+  return operand;
+}
+
+inline Accumulators &chain_of(int thread, uint32_t *registers, int count) {
+  for (Accumulators &chain : accumulators_of[thread]) {
     if (chain.registers == registers && chain.count == count) {
       for (int i = 0; i < count; i++)
         if (registers[i] != kBusy) fail("accumulator %d of thread %d written while its wgmma is in flight", i, thread);
@@ -96,7 +123,7 @@ inline Accumulators& chain_of(int thread, uint32_t* registers, int count) {
 
 // Issue for a whole warpgroup, on behalf of its 128 threads.
 template <class A, class B>
-void issue_wgmma(const WarpgroupInstruction& op, int group, bool from_registers) {
+void issue_wgmma(const WarpgroupInstruction &op, int group, bool from_registers) {
   using V = typename A::Value;
   using Storage = typename A::Storage;
   constexpr int E = 4 / sizeof(Storage), K = 32 / sizeof(Storage);
@@ -104,41 +131,39 @@ void issue_wgmma(const WarpgroupInstruction& op, int group, bool from_registers)
   const int first = group * 128, n_extent = op.n;
   const bool half = op.c == DataType::kFloat16;
   const int registers = half ? n_extent / 4 : n_extent / 2;
-  const WgmmaArguments* arguments = wgmma_arguments + first;
+  const WgmmaArguments *arguments = wgmma_arguments + first;
   Wgmma task;
   if (from_registers) {
     for (int t = 0; t < 128; t++) {
       RegisterOperand operand{arguments[t].a_registers, {}};
       memcpy(operand.values.data(), operand.registers, 16);
-      const auto* from = reinterpret_cast<const Storage*>(operand.values.data());
+      const auto *from = reinterpret_cast<const Storage *>(operand.values.data());
       for (int j = 0; j < 4; j++)
         for (int e = 0; e < E; e++) a[t / 32 * 16 + a_row(t % 32, j)][a_k(t % 32, j, e, E)] = A::get(from[j * E + e]);
       task.registers.push_back(operand);
     }
   } else {
-    SharedOperand operand{arguments[0].a, op.a_mn_major, 64, K, sizeof(Storage), {}};
-    operand.bytes = read_operand(operand, group, true);
-    const auto* from = reinterpret_cast<const Storage*>(operand.bytes.data());
+    SharedOperand operand = issue_operand(arguments[0].a, op.a_mn_major, 64, K, sizeof(Storage), group);
+    const auto *from = reinterpret_cast<const Storage *>(operand.bytes.data());
     for (int row = 0; row < 64; row++)
       for (int k = 0; k < K; k++) a[row][k] = A::get(*from++);
     task.shared.push_back(std::move(operand));
   }
-  SharedOperand operand{arguments[0].b, op.b_mn_major, n_extent, K, sizeof(Storage), {}};
-  operand.bytes = read_operand(operand, group, true);
-  const auto* from = reinterpret_cast<const typename B::Storage*>(operand.bytes.data());
+  SharedOperand operand = issue_operand(arguments[0].b, op.b_mn_major, n_extent, K, sizeof(Storage), group);
+  const auto *from = reinterpret_cast<const typename B::Storage *>(operand.bytes.data());
   for (int n = 0; n < n_extent; n++)
     for (int k = 0; k < K; k++) b[k][n] = B::get(*from++);
   task.shared.push_back(std::move(operand));
 
   const auto each_element = [&](auto f) {
     for (int t = 0; t < 128; t++) {
-      Accumulators& chain = chain_of(first + t, arguments[t].accumulators, registers);
+      Accumulators &chain = chain_of(first + t, arguments[t].accumulators, registers);
       for (int j = 0; j < n_extent / 8; j++)
         for (int i = 0; i < 4; i++)
           f(chain.values.data(), 4 * j + i, d[t / 32 * 16 + c_row(t % 32, i)][8 * j + c_column(t % 32, i)]);
     }
   };
-  each_element([&](const uint32_t* values, int i, V& element) {
+  each_element([&](const uint32_t *values, int i, V &element) {
     element = arguments[0].accumulate ? read_accumulator<V>(values, i, half) : V(0);
   });
   const V sign = V(op.sign_a * op.sign_b);
@@ -147,7 +172,7 @@ void issue_wgmma(const WarpgroupInstruction& op, int group, bool from_registers)
       const V factor = a[row][k] * sign;
       for (int n = 0; n < n_extent; n++) d[row][n] += factor * b[k][n];
     }
-  each_element([&](uint32_t* values, int i, const V& element) { write_accumulator(values, i, half, element); });
+  each_element([&](uint32_t *values, int i, const V &element) { write_accumulator(values, i, half, element); });
   for (int t = 0; t < 128; t++) {
     task.accumulators[t] = arguments[t].accumulators;
     chain_of(first + t, arguments[t].accumulators, registers).unfinished++;
@@ -155,13 +180,13 @@ void issue_wgmma(const WarpgroupInstruction& op, int group, bool from_registers)
   warpgroups[group].open.push_back(std::move(task));
 }
 
-void wgmma(const WarpgroupInstruction& op, uint64_t a, const uint32_t* a_registers, uint64_t b, uint32_t* accumulators,
+void wgmma(const WarpgroupInstruction &op, uint64_t a, const uint32_t *a_registers, uint64_t b, uint32_t *accumulators,
            int accumulate) {
   const int group = current / 128, first = group * 128;
   if (op.n % 8 || op.n > kMaxN) fail("wgmma with n = %d", op.n);
   wgmma_arguments[current] = {a, b, a_registers, accumulators, accumulate};
   meet(warpgroups[group].place, 128, a_registers ? "wgmma from registers" : "wgmma", [&, group, first] {
-    const WgmmaArguments* all = wgmma_arguments + first;
+    const WgmmaArguments *all = wgmma_arguments + first;
     for (int t = 1; t < 128; t++)
       if (all[t].b != all[0].b || all[t].accumulate != all[0].accumulate || (!a_registers && all[t].a != all[0].a))
         fail("the threads of warpgroup %d give different wgmma descriptors", group);
@@ -181,17 +206,19 @@ void wgmma(const WarpgroupInstruction& op, uint64_t a, const uint32_t* a_registe
   });
 }
 
-inline void retire(int group, const Wgmma& task) {
-  for (const SharedOperand& operand : task.shared)
-    if (read_operand(operand, group, false) != operand.bytes)
+inline void retire(int group, const Wgmma &task) {
+  for (const SharedOperand &operand : task.shared) {
+    if (read_operand(operand) != operand.bytes)
       fail("a shared operand of warpgroup %d's wgmma changed before its wait", group);
-  for (const RegisterOperand& operand : task.registers)
+    mark_reads(operand, group, true);
+  }
+  for (const RegisterOperand &operand : task.registers)
     if (memcmp(operand.registers, operand.values.data(), 16))
       fail("A's registers of warpgroup %d's wgmma changed before its wait", group);
   for (int t = 0; t < 128; t++) {
-    auto& chains = accumulators_of[group * 128 + t];
+    auto &chains = accumulators_of[group * 128 + t];
     const auto chain = std::find_if(chains.begin(), chains.end(),
-                                    [&](const Accumulators& one) { return one.registers == task.accumulators[t]; });
+                                    [&](const Accumulators &one) { return one.registers == task.accumulators[t]; });
     if (--chain->unfinished) continue;
     for (int i = 0; i < chain->count; i++)
       if (chain->registers[i] != kBusy)
@@ -201,8 +228,8 @@ inline void retire(int group, const Wgmma& task) {
   }
 }
 
-uint64_t wgmma_descriptor(const void* shared, int layout, int leading, int stride) {
-  const uint64_t start = shared_offset(shared, 16, "a wgmma descriptor", 16) >> 4;
+uint64_t wgmma_descriptor(const void *shared, int layout, int leading, int stride) {
+  const uint64_t start = dynamic_number(shared, 16, "a wgmma descriptor", 16) >> 4;
   return (start & 0x3fff) | uint64_t(leading & 0x3fff) << 16 | uint64_t(stride & 0x3fff) << 32 | uint64_t(layout) << 62;
 }
 void wgmma_fence() { fenced[current] = true; }
@@ -217,15 +244,14 @@ void wgmma_wait(int pending) {
   const int group = current / 128;
   fenced[current] = false;
   meet(warpgroups[group].place, 128, "wgmma.wait_group", [group, pending] {
-    Warpgroup& own = warpgroups[group];
+    Warpgroup &own = warpgroups[group];
     for (; static_cast<int>(own.groups.size()) > pending; own.groups.pop_front())
-      for (const Wgmma& task : own.groups.front()) retire(group, task);
-    for (uint8_t& readers : wgmma_reads) readers &= ~(1 << group);
-    const auto mark = [group](const std::vector<Wgmma>& tasks) {
-      for (const Wgmma& task : tasks)
-        for (const SharedOperand& operand : task.shared) read_operand(operand, group, false);
+      for (const Wgmma &task : own.groups.front()) retire(group, task);
+    const auto mark = [group](const std::vector<Wgmma> &tasks) {
+      for (const Wgmma &task : tasks)
+        for (const SharedOperand &operand : task.shared) mark_reads(operand, group, false);
     };
-    for (const auto& tasks : own.groups) mark(tasks);
+    for (const auto &tasks : own.groups) mark(tasks);
     mark(own.open);
   });
 }
