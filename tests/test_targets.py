@@ -24,6 +24,31 @@ def test_gpu_figures() -> None:
     assert isinstance(h800, GpuTarget) and isinstance(a10, GpuTarget)
     assert (h800.arch, h800.multiprocessors, h800.shared_block_kb, h800.threads) == ("sm_90a", 132, 227, 2048)
     assert (a10.fp8_tflops, a10.threads, a10.registers) == (0.0, 1536, 65536)
+    assert h800.has("wgmma") and h800.has("tma") and h800.has("fp8") and not a10.has("fp8")
+    assert h800.peak_tflops == 1979 and "driver 580.65 or newer" in str(h800)
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "complaint"),
+    [
+        ('arch = "sm_90a"', 'arch = "sm_90"', "'sm_90' is not one of sm_80"),
+        ('"tma"', '"TMA"', "'TMA' is not one of cp.async"),
+        ('arch = "sm_90a"', 'arch = "sm_86"', "'fp8' is not one of cp.async, which sm_86 can have"),
+        ("fp8_tflops = 1979\n", "", "fp8_tflops"),
+        ("multiprocessors = 132", "multiprocessors = 0", "must be positive"),
+        ('driver = "580.65"', 'driver = "new"', "'new' is not a version"),
+        ("shared_kb", "shared_kB", "unknown key 'shared_kB'"),
+        ("memory_gb = 80", 'memory_gb = "80"', "expected an integer, found text"),
+    ],
+)
+def test_a_wrong_gpu_description_is_refused_in_one_line(tmp_path: Path, line: str, wrong: str, complaint: str) -> None:
+    text = (Path(__file__).parents[1] / "configs/targets/h800.toml").read_text()
+    assert line in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(line, wrong))
+    with pytest.raises(UnsupportedTargetError) as caught:
+        load_target(str(path))
+    assert complaint in caught.value.message and "\n" not in caught.value.message and caught.value.exit_code == 4
 
 
 def test_the_host_is_described_by_its_level_never_as_native() -> None:

@@ -30,7 +30,7 @@ def describe_target(target: Target) -> TargetInfo:
     """The target as the report names it."""
     if isinstance(target, CpuTarget):
         return TargetInfo(target.name, target.kind, target.arch, target.features, target.cores)
-    return TargetInfo(target.name, target.kind, target.arch, (), target.multiprocessors)
+    return TargetInfo(target.name, target.kind, target.arch, target.features, target.multiprocessors)
 
 
 def describe_cascade(

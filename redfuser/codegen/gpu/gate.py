@@ -51,7 +51,7 @@ def block_registers(used: Resources) -> int:
 def type_problem(program: TileProgram, target: GpuTarget) -> Reason | None:
     """Why the target can't compute with the program's types; None if it can."""
     for tensor in (*program.inputs, *program.outputs, *program.workspaces):
-        if tensor.dtype.startswith("float8") and not target.fp8_tflops:
+        if tensor.dtype.startswith("float8") and not target.has("fp8"):
             return Reason("no-float8", f"{target.name} ({target.arch}) has no float8 arithmetic", str(tensor))
     return None
 
