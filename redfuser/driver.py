@@ -13,7 +13,7 @@ from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.detect import Detection, detect
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Placement, backend_for
+from redfuser.codegen.backend import Assembly, Backend, Placement, backend_for
 from redfuser.errors import FusionGateError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan
@@ -61,7 +61,8 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
     backend = backend_for(options.target)
     backend.require_tools()
     analysis = analyze(model, options, progress)
-    outcomes = _fuse_all(analysis, options, progress)
+    with backend:
+        outcomes = _fuse_all(analysis, options, backend, progress)
     if options.strict:
         _require_all(analysis, outcomes)
     progress.stage("generate the module")
@@ -86,9 +87,11 @@ def tune_model(model: Path, options: CompileOptions, progress: Progress) -> tupl
     Raises:
         RedFuserError: one of its subclasses.
     """
-    backend_for(options.target).require_tools()
+    backend = backend_for(options.target)
+    backend.require_tools()
     analysis = analyze(model, options, progress)
-    outcomes = _fuse_all(analysis, options, progress)
+    with backend:
+        outcomes = _fuse_all(analysis, options, backend, progress)
     return _lock(options, outcomes), _report(analysis, outcomes, options)
 
 
@@ -119,14 +122,16 @@ def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysi
     return Analysis(onnx, lowered, graph, values, detection, canonical)
 
 
-def _fuse_all(analysis: Analysis, options: CompileOptions, progress: Progress) -> dict[Cascade, Outcome]:
+def _fuse_all(
+    analysis: Analysis, options: CompileOptions, backend: Backend, progress: Progress
+) -> dict[Cascade, Outcome]:
     distinct = analysis.distinct()
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
     with chooser(options, progress) as choose:
         for done, (cascade, name) in enumerate(distinct.items(), 1):
-            outcomes[cascade] = outcome = fuse(cascade, name, options, choose, memo)
+            outcomes[cascade] = outcome = fuse(cascade, name, options, backend, choose, memo)
             if outcome.reason is not None:
                 progress.note(f"{name} stays unfused: {outcome.reason}")
             progress.step(done, len(distinct))

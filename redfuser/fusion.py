@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from redfuser.algebra import Memo
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Kernel, backend_for
+from redfuser.codegen.backend import Backend, Kernel
 from redfuser.errors import LockMissError
 from redfuser.options import CompileOptions
 from redfuser.reason import Reason
 from redfuser.records import digest
 from redfuser.report.value import Time, Traffic
 from redfuser.tile.ir import Schedule
-from redfuser.tuning.record import Record
+from redfuser.tuning.record import Record, ScheduleRecord
 
 if TYPE_CHECKING:
     from redfuser.tuning.choose import Chooser
@@ -102,26 +102,36 @@ def fuse(
     cascade: Cascade,
     name: str,
     options: CompileOptions,
+    backend: Backend,
     choose: Chooser | None = None,
     memo: Memo | None = None,
 ) -> Outcome:
-    """Plan, build, generate and check one canonical cascade; the arguments are those of :func:`plan`.
+    """Plan, build, generate and check one canonical cascade.
+
+    Args:
+        backend: of the options' target. The others are those of :func:`plan`.
 
     Raises:
         LockMissError: the lock must decide and doesn't, or another kernel came of what it says.
     """
     outcome = plan(cascade, name, options, choose, memo)
-    if outcome.precise is None or outcome.derivation is None or outcome.schedule is None:
+    if outcome.precise is None or outcome.derivation is None or outcome.record is None or outcome.schedule is None:
         return outcome
-    try:
-        kernel = _generate(outcome.precise, name, outcome.derivation, outcome.schedule, options)
-    except Exception as failure:
-        return replace(outcome, record=None, reason=_reason(failure))
+    reasons = []
+    for schedule in (outcome.schedule, *backend.alternatives(outcome.precise, outcome.derivation)):
+        try:
+            kernel = _generate(outcome.precise, name, outcome.derivation, schedule, options.seed, backend)
+        except Exception as failure:
+            reasons.append(_reason(failure))
+            continue
+        break
+    else:
+        return replace(outcome, record=None, reason=reasons[0])
     if kernel.error is not None and not kernel.error.passed:
         reason = Reason("check-failed", "the kernel's numbers don't meet the accuracy rule", str(kernel.error))
         return replace(outcome, record=None, reason=reason)
-    assert outcome.record is not None
-    return replace(outcome, kernel=kernel, record=_sealed(outcome.record, kernel, options))
+    record = replace(outcome.record, schedule=ScheduleRecord.of(schedule))
+    return replace(outcome, kernel=kernel, record=_sealed(record, kernel, options))
 
 
 def _sealed(record: Record, kernel: Kernel, options: CompileOptions) -> Record:
@@ -136,13 +146,13 @@ def _sealed(record: Record, kernel: Kernel, options: CompileOptions) -> Record:
 
 
 def _generate(
-    cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, options: CompileOptions
+    cascade: Cascade, name: str, derivation: Derivation, schedule: Schedule, seed: int, backend: Backend
 ) -> Kernel:
     from redfuser.tile import build, verify
 
     program = build(cascade, derivation, schedule, name)
     verify(program)
-    return backend_for(options.target).generate(program, options.seed)
+    return backend.generate(program, seed)
 
 
 def _reason(failure: Exception) -> Reason:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.artifact.contents import KernelFiles
@@ -67,7 +68,15 @@ class Assembly(Protocol):
 
 
 class Backend(Protocol):
-    """Code generation for one target."""
+    """Code generation for one target. A context manager: it may keep processes at work between kernels."""
+
+    def __enter__(self) -> Self:
+        """Ready to generate."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what was started."""
 
     def require_tools(self) -> None:
         """Refuse before any work is done.
@@ -78,6 +87,9 @@ class Backend(Protocol):
 
     def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
         """How to compute a cascade, untuned."""
+
+    def alternatives(self, cascade: Cascade, derivation: Derivation) -> tuple[Schedule, ...]:
+        """What to try, in this order, where no kernel comes of :meth:`schedule`."""
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
         """Code of one kernel, checked as far as this machine can. Raises whatever says why there is none.

@@ -127,6 +127,7 @@ def fused_kernel(proto: Any) -> tuple[Run, Feeds]:
     """The kernel of the graph's only cascade, on random inputs; constants of the graph are inputs of the kernel."""
     import tvm
 
+    from redfuser.codegen.backend import backend_for
     from redfuser.driver import analyze
     from redfuser.fusion import fuse
     from redfuser.options import CompileOptions, Silent
@@ -138,7 +139,7 @@ def fused_kernel(proto: Any) -> tuple[Run, Feeds]:
         path.write_bytes(proto.SerializeToString())
         analysis = analyze(path, options, Silent())
     ((cascade, name),) = analysis.distinct().items()
-    outcome = fuse(cascade, name, options)
+    outcome = fuse(cascade, name, options, backend_for(options.target))
     if outcome.kernel is None:
         raise SystemExit(f"{name} isn't fused: {outcome.reason}")
     generator = np.random.default_rng(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
@@ -22,6 +23,14 @@ class CpuBackend:
 
     target: CpuTarget
 
+    def __enter__(self) -> CpuBackend:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing was started."""
+
     def require_tools(self) -> None:
         """LLVM comes with TVM, and a linker is needed only where something is written."""
 
@@ -30,6 +39,10 @@ class CpuBackend:
         from redfuser.tile import default_schedule
 
         return default_schedule(cascade, derivation, self.target).schedule
+
+    def alternatives(self, cascade: Cascade, derivation: Derivation) -> tuple[Schedule, ...]:
+        """None: code is generated for every schedule or for no one."""
+        return ()
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
         """TIR; run here against the interpreter, if this processor can."""

@@ -2,48 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Kernel, Placement
-from redfuser.reason import Reason
+from redfuser.codegen.gpu.refusal import Refused
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
 
 if TYPE_CHECKING:
     from tvm import IRModule
 
+    from redfuser.codegen.gpu.build import Builder
+    from redfuser.codegen.gpu.value import GpuKernel, GpuProgram
 
-class NotGenerated(Exception):
-    """A cascade for which there is no GPU kernel."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
+#: A few spilled bytes cost nothing that shows; more, and another schedule is tried.
+SPILLED_BYTES = 16
 
 
-@dataclass(frozen=True)
+@dataclass
 class GpuBackend:
     """Implements :class:`redfuser.codegen.backend.Backend`; a kernel's code is its :class:`GpuProgram`."""
 
     target: GpuTarget
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _builder: Builder | None = field(default=None, init=False)
+
+    def __enter__(self) -> GpuBackend:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._builder = None
+        self._stack.close()
 
     def require_tools(self) -> None:
-        """nvcc, and the host compiler that it needs."""
-        from redfuser.codegen.gpu.toolkit import find_nvcc
+        """TileLang, nvcc, and the host compiler that it needs."""
+        from redfuser.codegen.gpu.toolchain import find_toolchain
 
-        find_nvcc()
+        find_toolchain()
 
     def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
-        """The strategy alone."""
-        return Schedule("single-segment" if derivation.incremental else "resident")
+        """The most promising by :mod:`redfuser.codegen.gpu.schedule`."""
+        from redfuser.codegen.gpu.schedule import candidates
+
+        return candidates(cascade, derivation, self.target)[0]
+
+    def alternatives(self, cascade: Cascade, derivation: Derivation) -> tuple[Schedule, ...]:
+        """The others."""
+        from redfuser.codegen.gpu.schedule import candidates
+
+        return candidates(cascade, derivation, self.target)[1:]
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
-        """Refuse: tile programs have no GPU code yet."""
-        raise NotGenerated(Reason("no-gpu-kernel", "this version generates no GPU kernels for cascades"))
+        """Machine code, within the target's resources by the compiler's report; it can't be run here.
+
+        Raises:
+            Refused: there is none, with the reason.
+            MissingToolError: the ``gpu`` extra isn't installed.
+        """
+        built = self._started().build(program, self.target)
+        for kernel in built.kernels:
+            if kernel.resources.spills > SPILLED_BYTES:
+                raise Refused("spills", f"{kernel.name} doesn't fit the registers", str(kernel.resources))
+        return Kernel(program, built, _texts(built), dict(_resources(built)))
 
     def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
         """One library; every kernel as machine code for the target."""
@@ -51,3 +79,29 @@ class GpuBackend:
 
         fused = [Fused(p.kernel.code, p.inputs, p.outputs) for p in placements]
         return assemble(module, fused, self.target)
+
+    def _started(self) -> Builder:
+        from redfuser.codegen.gpu.build import Builder
+
+        if self._builder is None:
+            self._builder = self._stack.enter_context(Builder())
+        return self._builder
+
+
+def _texts(program: GpuProgram) -> dict[str, str]:
+    """Sources of each kernel, numbered if there are several."""
+    texts = {}
+    for suffix, kernel in _numbered(program):
+        texts[f"kernel{suffix}.py"] = kernel.script.rstrip("\n") + "\n"
+        texts[f"kernel{suffix}.cu"] = kernel.source.rstrip("\n") + "\n"
+    return texts
+
+
+def _resources(program: GpuProgram) -> Iterator[tuple[str, int]]:
+    for suffix, kernel in _numbered(program):
+        yield from ((f"{name}{suffix}", value) for name, value in asdict(kernel.resources).items())
+
+
+def _numbered(program: GpuProgram) -> Iterator[tuple[str, GpuKernel]]:
+    for number, kernel in enumerate(program.kernels):
+        yield f"_{number}" if len(program.kernels) > 1 else "", kernel

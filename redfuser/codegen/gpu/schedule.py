@@ -18,8 +18,8 @@ from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 
 #: Rows and streamed points of a block with matrix products, threads, stages of the pipeline.
-HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), (64, 64, 128, 2), (64, 64, 128, 1))
 AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 1), (32, 32, 64, 1), (16, 32, 32, 1))
+HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), *AMPERE)
 
 #: Points of a row that one block holds at once, and the least worth a segment of its own.
 ROW_POINTS, SHORTEST_SEGMENT = 8192, 512
@@ -45,6 +45,8 @@ def _products(cascade: Cascade, incremental: bool, target: GpuTarget) -> Iterato
     rows = stationary_row(cascade)
     for row_tile, stream, threads, stages in HOPPER if target.has("wgmma") else AMPERE:
         tile = _tile(rows, row_tile) if rows is not None else 1
+        if threads > 32 and _power_of_two(tile) < row_tile:
+            continue  # warps without rows
         tiles = [(rows.name, tile)] if rows is not None and tile > 1 else []
         tiles.append((cascade.axis.name, _tile(cascade.axis, stream)))
         blocks = prod(-(-a.extent // tile) if a == rows else a.extent for a in cascade.rows)

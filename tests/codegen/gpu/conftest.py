@@ -8,19 +8,24 @@ from pathlib import Path
 import pytest
 
 from redfuser.codegen.gpu import Builder
-from redfuser.codegen.gpu.toolchain import find_toolchain
+from redfuser.codegen.gpu.toolchain import Toolchain, find_toolchain
 from redfuser.codegen.gpu.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
 from tests.codegen.gpu.recording import Recorder, build_recorder
 
 
 @pytest.fixture(scope="session")
-def builder() -> Iterator[Builder]:
-    """A builder of kernels that keeps nothing between runs."""
+def toolchain() -> Toolchain:
+    """Everything that kernels are generated with."""
     try:
-        find_toolchain()
+        return find_toolchain()
     except MissingToolError as missing:
         pytest.skip(f"{missing.message}: {missing.hint}")
+
+
+@pytest.fixture(scope="session")
+def builder(toolchain: Toolchain) -> Iterator[Builder]:
+    """A builder of kernels that keeps nothing between runs."""
     with Builder(workers=1, cache=None) as builder:
         yield builder
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from redfuser.codegen.gpu.symbols import undefined_symbols
+from redfuser.codegen.gpu.toolchain import Toolchain
 from tests.codegen.gpu.recording import ROOT, Recorder
 
 MODEL = ROOT / "models" / "tiny_bert.onnx"
@@ -27,15 +28,15 @@ print(machine["main"](feed, feed).shape, "redfuser" in sys.modules)
 
 
 @pytest.fixture(scope="module")
-def artifact(nvcc: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small BERT for an H800."""
+def artifact(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small BERT for an H800, its kernels not from any cache."""
     output = tmp_path_factory.mktemp("gpu") / "tiny"
-    compile_model(output)
+    compile_model(output, XDG_CACHE_HOME=str(output.parent))
     return output
 
 
 def compile_model(output: Path, **environment: str) -> None:
-    command = [sys.executable, "-m", "redfuser_cli.main", "compile", str(MODEL), "--target", "h800", "-q"]
+    command = [sys.executable, "-m", "redfuser_cli.main", "compile", str(MODEL), "--target", "h800", "-q", "--strict"]
     command += ["-o", str(output), "--dump", str(output.with_suffix(".dump"))]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
 
@@ -46,12 +47,14 @@ def test_every_kernel_is_launched_as_often_as_it_is_called(artifact: Path, recor
     assert "last_hidden_state: float32[1, 32, 64]" in done.output
     assembly = next(artifact.with_suffix(".dump").glob("*module.txt")).read_text()
     calls = {
-        line.split(":")[0]: int(line.split()[-2])
+        line.split(":")[0].removeprefix("rf_"): int(line.split()[-2])
         for line in assembly.splitlines()
-        if ", called " in line and ": fused," not in line
+        if ", called " in line
     }
+    assert calls["attention_0"] == 2 and calls["norm_0"] == 5
     launched = [event["kernel"].removesuffix("_kernel") for event in done.of("launch")]
     assert {name: launched.count(name) for name in calls} == calls
+    assert len(done.of("load")) == 3, "two fused kernels, and the rest together"
     assert all(event["machine"] == 190 for event in done.of("load"))
 
 
@@ -73,6 +76,14 @@ def test_the_artifact_holds_no_source_and_lacks_no_kernel(artifact: Path) -> Non
     content = module.read_bytes()
     assert not [text for text in (b"__global__", b"blockIdx", b".target sm_") if text in content]
     assert not [name for name in undefined_symbols(module) if name.startswith("rf_")]
+
+
+def test_sources_and_resources_of_each_kernel_can_be_read(artifact: Path) -> None:
+    folder = artifact / "kernels" / "attention_0"
+    assert {path.name for path in folder.iterdir()} == {"tile.txt", "kernel.py", "kernel.cu", "resources.json"}
+    resources = json.loads((folder / "resources.json").read_text())
+    assert resources["registers"] > 0 and resources["spill_stores"] == 0
+    assert "T.Kernel" in (folder / "kernel.py").read_text() and "__global__" in (folder / "kernel.cu").read_text()
 
 
 def test_nothing_is_claimed_as_measured(artifact: Path) -> None:
@@ -108,10 +119,11 @@ def test_an_old_driver_is_refused(artifact: Path, recorder: Recorder) -> None:
     assert done.code and "supports CUDA 12.4, but 13.0 is needed" in done.output
 
 
+@pytest.mark.slow
 def test_rebuilds_are_byte_identical_elsewhere(artifact: Path, tmp_path: Path) -> None:
     again = tmp_path / "deeper" / "tiny"
     again.parent.mkdir()
-    compile_model(again, PYTHONHASHSEED="7", TMPDIR=str(tmp_path))
+    compile_model(again, PYTHONHASHSEED="7", TMPDIR=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
     contents = [{p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in (artifact, again)]
     assert contents[0] == contents[1]
     assert all(str(tmp_path).encode() not in content for content in contents[1].values())
