@@ -8,6 +8,8 @@ setup(
         "redfuser_cli",
         "redfuser_configs",
         "redfuser_configs.targets",
+        "redfuser_configs.workloads",
+        "redfuser_models",
     ],
-    package_dir={"redfuser_cli": "cli", "redfuser_configs": "configs"},
+    package_dir={"redfuser_cli": "cli", "redfuser_configs": "configs", "redfuser_models": "models"},
 )

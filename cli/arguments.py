@@ -23,9 +23,9 @@ def add_ascii(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ascii", action="store_true", help="mathematics in plain characters")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser, metavar: str = "MODEL.onnx", help: str = "the ONNX file") -> None:
     """The model, its target, its shapes, its numerics."""
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="the ONNX file")
+    parser.add_argument("model", type=Path, metavar=metavar, help=help)
     parser.add_argument(
         "--target", default="cpu", metavar="NAME", help="device, or a .toml that describes one (default: cpu)"
     )

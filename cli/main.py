@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from redfuser.errors import MissingToolError, RedFuserError, UsageError
 
-from . import analyze, cache, compile, doctor, report, run, targets, tune, verify
+from . import analyze, bench, cache, compile, doctor, report, run, targets, tune, verify
 from .output import print_error, print_json
 
-COMMANDS = (compile, tune, analyze, report, run, verify, cache, targets, doctor)
+COMMANDS = (compile, tune, bench, analyze, report, run, verify, cache, targets, doctor)
 
 INTERRUPTED, TERMINATED, BROKEN_PIPE = 130, 143, 141
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto
 
-from models.builder import Builder
+from .builder import Builder
 
 SPELLINGS = ("eager", "divided", "scaled_query", "sdpa", "handwritten", "replacement", "operator")
 MASKS = ("none", "boolean", "additive", "causal")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
-from models.builder import Builder
+from .builder import Builder
 
 
 def softmax(rows: int = 8, width: int = 64, spelling: str = "operator") -> ModelProto:
@@ -80,6 +80,21 @@ def variance(rows: int = 8, width: int = 64, spelling: str = "two_pass") -> Mode
     return build.model()
 
 
+def inertia(rows: int = 8, width: int = 64) -> ModelProto:
+    """Planar moment of inertia of each row's point masses about their centre: inputs ``mass``, ``x``, ``y``."""
+    build = Builder("inertia")
+    mass, x, y = (build.input(name, (rows, width)) for name in ("mass", "x", "y"))
+    total = _reduced(build, "ReduceSum", mass)
+    squares = []
+    for place in (x, y):
+        centre = build.node("Div", _reduced(build, "ReduceSum", build.node("Mul", mass, place)), total)
+        apart = build.node("Sub", place, centre)
+        squares.append(build.node("Mul", apart, apart))
+    weighted = build.node("Mul", mass, build.node("Add", *squares))
+    build.output(_reduced(build, "ReduceSum", weighted), (rows, 1))
+    return build.model()
+
+
 def routing(tokens: int = 16, experts: int = 8, k: int = 2, hidden: int = 32) -> ModelProto:
     """The gate of a mixture of experts: logits, softmax, the best k, renormalised."""
     build = Builder("routing")
@@ -102,6 +117,18 @@ def quantised_matmul(rows: int = 8, inner: int = 64, columns: int = 16) -> Model
     bounds = build.constant(-127.0, "float32"), build.constant(127.0, "float32")
     quantised = build.node("Cast", build.node("Clip", rounded, *bounds), to=3)
     product = build.node("Cast", build.node("MatMulInteger", quantised, w), to=1)
+    build.output(build.node("Mul", product, scale), (rows, columns))
+    return build.model()
+
+
+def fp8_matmul(rows: int = 8, inner: int = 64, columns: int = 16) -> ModelProto:
+    """Per-row quantisation of ``x`` to float8 (e4m3), then a product with ``w`` in float32 and the scale back."""
+    build = Builder("fp8_matmul", opset=23)
+    x, w = build.input("x", (rows, inner)), build.input("w", (inner, columns))
+    largest = _reduced(build, "ReduceMax", build.node("Abs", x))
+    scale = build.node("Div", largest, build.constant(448.0, "float32"))
+    narrow = build.node("Cast", build.node("Div", x, scale), to=TensorProto.FLOAT8E4M3FN)
+    product = build.node("MatMul", build.node("Cast", narrow, to=TensorProto.FLOAT), w)
     build.output(build.node("Mul", product, scale), (rows, columns))
     return build.model()
 
@@ -135,6 +162,8 @@ WORKLOADS: dict[str, Callable[[], ModelProto]] = {
     "rms_norm_operator": lambda: rms_norm(spelling="operator"),
     "variance": variance,
     "variance_moments": lambda: variance(spelling="moments"),
+    "inertia": inertia,
     "routing": routing,
     "quantised_matmul": quantised_matmul,
+    "fp8_matmul": fp8_matmul,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
-from models.builder import Builder, weights
+from .builder import Builder, weights
 
 PATH = Path(__file__).with_suffix(".onnx")
 

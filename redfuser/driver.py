@@ -20,7 +20,7 @@ from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_cascade, describe_rejected, describe_target
 from redfuser.report.value import FusionReport, ModelInfo
-from redfuser.tuning.choose import chooser
+from redfuser.tuning.choose import Chooser, chooser
 from redfuser.tuning.record import TuningLock
 
 
@@ -58,11 +58,24 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
     Raises:
         RedFuserError: one of its subclasses.
     """
+    backend_for(options.target).require_tools()
+    return compile_analysis(analyze(model, options, progress), options, progress)
+
+
+def compile_analysis(
+    analysis: Analysis, options: CompileOptions, progress: Progress, choose: Chooser | None = None
+) -> CompiledModule:
+    """What is left to do once a model is taken apart.
+
+    Args:
+        choose: decides on the schedules; usually what the options ask for does.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
     backend = backend_for(options.target)
-    backend.require_tools()
-    analysis = analyze(model, options, progress)
     with backend:
-        outcomes = _fuse_all(analysis, options, backend, progress)
+        outcomes = _fuse_all(analysis, options, backend, progress, choose)
     if options.strict:
         _require_all(analysis, outcomes)
     progress.stage("generate the module")
@@ -123,15 +136,19 @@ def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysi
 
 
 def _fuse_all(
-    analysis: Analysis, options: CompileOptions, backend: Backend, progress: Progress
+    analysis: Analysis,
+    options: CompileOptions,
+    backend: Backend,
+    progress: Progress,
+    choose: Chooser | None = None,
 ) -> dict[Cascade, Outcome]:
     distinct = analysis.distinct()
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
-    with chooser(options, progress) as choose:
+    with chooser(options, progress) as usual:
         for done, (cascade, name) in enumerate(distinct.items(), 1):
-            outcomes[cascade] = outcome = fuse(cascade, name, options, backend, choose, memo)
+            outcomes[cascade] = outcome = fuse(cascade, name, options, backend, choose or usual, memo)
             if outcome.reason is not None:
                 progress.note(f"{name} stays unfused: {outcome.reason}")
             progress.step(done, len(distinct))

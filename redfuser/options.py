@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from redfuser.cascade.kinds import KINDS
 from redfuser.errors import UsageError
 from redfuser.records import digest
 from redfuser.signature import DimRange
-from redfuser.targets import Target
+from redfuser.targets import CpuTarget, Target
 
 if TYPE_CHECKING:
     from redfuser.tuning.record import TuningLock
@@ -69,6 +69,10 @@ class CompileOptions:
     trials: int = 64
     lock: TuningLock | None = None
     locked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and isinstance(self.target, CpuTarget):
+            object.__setattr__(self, "target", replace(self.target, cores=self.threads))
 
     def digest(self) -> str:
         """SHA-256 of all options: equal digests and equal models give equal artifacts."""

@@ -207,9 +207,8 @@ class _Rows:
         return "resident", "no incremental form exists, so the row is read once a pass"
 
     def _schedule(self, strategy: str, lanes: Axis, rows: int, segments: int) -> Schedule:
-        fits = self._row_bytes() * rows * 2 <= self.target.l1_kb * 1024
         chunk = ROW_CHUNK if lanes == self.cascade.axis else STREAM_TILE
-        stream = self.cascade.axis.extent if fits and strategy == "resident" else min(chunk, self.cascade.axis.extent)
+        stream = min(chunk, self.cascade.axis.extent)
         tiles = [(self.cascade.axis.name, max(stream, 1))]
         if lanes != self.cascade.axis:
             tiles.insert(0, (lanes.name, rows))

@@ -1,9 +1,45 @@
-"""Modelled time: a roofline over compulsory traffic and arithmetic. Always reported as modelled, never as measured."""
+"""Modelled time. Always reported as modelled, never as measured.
+
+Two models: a roofline over compulsory traffic, which no kernel can beat, and :mod:`redfuser.tuning.cpu_cost`, which
+tells the candidates of one cascade apart.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from redfuser.report.value import Traffic
 from redfuser.targets import CpuTarget, Target
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Where a program's modelled time goes, in microseconds.
+
+    Args:
+        launch: starting phases; merging segments is a phase of its own.
+        arithmetic: vector instructions of the core that has most to do.
+        cache: traffic beyond registers of that core.
+        memory: traffic out of memory, all cores together.
+        memory_bytes: that traffic, re-reads included.
+    """
+
+    launch: float
+    arithmetic: float
+    cache: float
+    memory: float
+    memory_bytes: int
+
+    @property
+    def us(self) -> float:
+        """All of it: what overlaps counts once."""
+        return self.launch + max(self.arithmetic + self.cache, self.memory)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.us:.4g} us: launch {self.launch:.3g}, arithmetic {self.arithmetic:.4g}, cache {self.cache:.4g}; "
+            f"memory {self.memory:.4g} ({self.memory_bytes:,} bytes)"
+        )
 
 
 def modelled_us(traffic: Traffic, target: Target) -> float:

@@ -14,6 +14,7 @@ from redfuser.targets import CpuTarget
 from redfuser.tile.common import streams
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.schedule import contiguous_axis, default_schedule, has_products, stationary_row
+from redfuser.tile.skipping import SKIP_HIDDEN
 from redfuser.tile.strategies import build
 from redfuser.tuning.space import Knob, Limit, Point, Rule, Space
 
@@ -56,8 +57,12 @@ class _CpuSpace:
         knobs.append(Knob(f"tile {self.cascade.axis.name}", self._stream_tiles()))
         knobs += [Knob(f"tile {a.name}", (a.extent, *(n for n in VALUE_TILES if n < a.extent))) for a in self.values]
         knobs += [Knob("lanes", self._lanes()), Knob("vectors", self._vectors())]
+        if SKIP_HIDDEN in dict(self.default.options):
+            knobs.append(Knob(SKIP_HIDDEN, (1, 0)))
         rules = (
             Rule("cut an axis in segments without the strategy for it", self._segments_misplaced),
+            Rule("have tiles longer than a segment", self._tile_too_long),
+            Rule("skip what a mask hides with the row on chip already", self._skip_misplaced),
             Rule("have lanes along a tile of one point", self._lanes_idle),
             Rule("have a register tile wider than the tile along lanes", self._vectors_idle),
         )
@@ -110,9 +115,11 @@ class _CpuSpace:
         tiles = [(axis.name, int(point[f"tile {axis.name}"])) for axis in self._tiled()]
         kept = [(name, size) for name, size in tiles if name not in {a.name for a in self.values if a.extent == size}]
         vectors = int(point["vectors"])
-        options = (("vectors", vectors),) if vectors != Machine.of(self.target).vectors else ()
+        options = {"vectors": vectors} if vectors != Machine.of(self.target).vectors else {}
+        if point.get(SKIP_HIDDEN):
+            options[SKIP_HIDDEN] = 1
         strategy, segments, lanes = str(point["strategy"]), int(point["segments"]), str(point["lanes"])
-        return Schedule(strategy, tuple(sorted(kept)), segments, lanes, options)
+        return Schedule(strategy, tuple(sorted(kept)), segments, lanes, tuple(sorted(options.items())))
 
     def _tiled(self) -> list[Axis]:
         return [*([self.row] if self.row is not None else []), *self.values, self.cascade.axis]
@@ -122,6 +129,13 @@ class _CpuSpace:
 
     def _segments_misplaced(self, schedule: Schedule) -> bool:
         return (schedule.segments > 1) != (schedule.strategy == "multi-segment")
+
+    def _tile_too_long(self, schedule: Schedule) -> bool:
+        axis = self.cascade.axis
+        return schedule.segments > 1 and schedule.tile(axis) * schedule.segments > max(axis.extent, 1)
+
+    def _skip_misplaced(self, schedule: Schedule) -> bool:
+        return SKIP_HIDDEN in dict(schedule.options) and schedule.strategy == "resident"
 
     def _width(self, schedule: Schedule) -> int:
         """Points along the lanes; 0 where the back end chooses them."""

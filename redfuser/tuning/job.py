@@ -54,6 +54,11 @@ class Timing:
         return median(self.seconds) * 1e6
 
     @property
+    def least_us(self) -> float:
+        """The least in microseconds."""
+        return min(self.seconds) * 1e6
+
+    @property
     def noise(self) -> float:
         """Half the range that the middle half of the turns covers, relative to the median."""
         ordered = sorted(self.seconds)

@@ -17,11 +17,13 @@ from redfuser.records import digest
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.cache import Cache, cache_folder
+from redfuser.tuning.calibrate import calibrated
+from redfuser.tuning.cpu_cost import CpuModel
 from redfuser.tuning.fingerprint import generator_digest, machine_name
 from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, code_tools
 from redfuser.tuning.runner import LocalRunner, Runner
 from redfuser.tuning.search import Effort, Search, Trial
-from redfuser.tuning.space import Candidate
+from redfuser.tuning.space import Candidate, Survey
 from redfuser.tuning.spaces import space_of
 from redfuser.tuning.task import Task
 
@@ -116,6 +118,8 @@ class Tuner:
         survey = space_of(task.precise, task.derivation, self.options.target).survey()
         self.progress.note(str(survey))
         builder = Builder(self.options.target, self.scratch)
+        rates = calibrated(self.options.target, self.runner, builder.build, self.cache)
+        ranked = rank(survey, CpuModel(self.options.target, rates))
         effort = Effort(max(self.end - time.monotonic(), 0.0), self.options.trials, self.options.seed)
         timed = 0
 
@@ -131,7 +135,7 @@ class Tuner:
 
         done = [record.trial() for record in self.cache.lines(TrialRecord, TRIALS, key)]
         winner = Search(
-            ranked=survey.candidates,
+            ranked=ranked,
             build=lambda candidate: builder.build(candidate.program),
             runner=self.runner,
             effort=effort,
@@ -149,6 +153,12 @@ class Tuner:
     def _check(self, candidate: Candidate) -> str:
         """What is wrong with a candidate's numbers; empty if nothing is."""
         return check(candidate.program, self.options)
+
+
+def rank(survey: Survey, model: CpuModel) -> list[Candidate]:
+    """The usual choice, then the others by modelled cost; equal ones in the order of the knobs."""
+    first, *others = survey.candidates
+    return [first, *sorted(others, key=lambda candidate: float(f"{model.cost(candidate.program).us:.3g}"))]
 
 
 def check(program: TileProgram, options: CompileOptions) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.timing import interleaved
+from redfuser.bench.timing import interleaved
 
 Feeds = Mapping[str, np.ndarray]
 Run = Callable[[], Any]

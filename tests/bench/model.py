@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.timing import interleaved
+from redfuser.bench.timing import interleaved
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.bench.timing import interleaved
+from redfuser.bench.timing import interleaved
 
 SHAPES = ("1024x1024x1024", "128x384x384", "128x1536x384", "128x384x1536", "1x4096x4096")
 

@@ -8,15 +8,22 @@ from collections.abc import Callable, Mapping
 PAUSE_SECONDS, WARM_CALLS, CALLS = 0.25, 3, 6
 
 
-def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def interleaved(
+    sides: Mapping[str, Callable[[], object]],
+    rounds: int,
+    step: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, list[float]]:
     """Seconds of every call by side, the sides taking turns in blocks of calls.
 
     Each block begins with a pause and warm calls: thread pools spin for a while after work and would steal the
     next side's cores.
+
+    Args:
+        step: told how many of all blocks are done.
     """
     taken: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(rounds):
-        for side, run in sides.items():
+    for turn in range(rounds):
+        for number, (side, run) in enumerate(sides.items()):
             time.sleep(PAUSE_SECONDS)
             for _ in range(WARM_CALLS):
                 run()
@@ -24,4 +31,5 @@ def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[
                 start = time.perf_counter()
                 run()
                 taken[side].append(time.perf_counter() - start)
+            step(turn * len(sides) + number + 1, rounds * len(sides))
     return taken

@@ -1,0 +1,95 @@
+"""Time a model or a workload, fused against unfused, ONNX Runtime and PyTorch, in one interleaved run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redfuser.errors import OutputError, UsageError
+
+from .arguments import add_common, add_model, add_tuning, compile_options, positive
+from .output import print_document, print_json, progress
+
+if TYPE_CHECKING:
+    from redfuser.bench.result import BenchResult
+    from redfuser.bench.run import Subject
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what this command takes."""
+    add_model(parser, "WHAT", "an ONNX file, a workload file (.toml), or the name of one: mha, mla, moe, …")
+    parser.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case of the workload")
+    parser.add_argument("--rounds", type=positive, default=9, metavar="N", help="turns of each side (default: 9)")
+    parser.add_argument("--ablate", action="store_true", help="compare strategies and segment counts instead of peers")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="also draw a bar chart")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="also write the result as JSON")
+    add_tuning(parser, budget="off")
+    parser.add_argument("--tuning-lock", type=Path, metavar="FILE", help="use the schedules that tune found")
+    add_common(parser, ("terminal", "json", "markdown", "html"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
+    with progress(arguments) as shown, subjects(arguments) as found:
+        import os
+
+        from redfuser.bench.ablate import Ablation
+        from redfuser.bench.run import bench, collect
+
+        options = compile_options(arguments)
+        with bench(options, shown, arguments.rounds, any(s.whole for s in found)) as (measured, rates):
+            os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(measured.target.cores)
+            ablation = Ablation(measured, rates)
+            cases = tuple(ablation.run(s) if arguments.ablate else measured.compare(s, rates) for s in found)
+            result = collect(Path(str(arguments.model)).name, measured.target, rates, cases)
+    _write(result, arguments)
+    return 0
+
+
+@contextmanager
+def subjects(arguments: argparse.Namespace) -> Iterator[list[Subject]]:
+    """What is to be measured; graphs of a workload lie in a folder that goes away afterwards."""
+    import tempfile
+
+    from redfuser.bench.run import Subject
+    from redfuser.bench.workload import load_workload
+
+    if arguments.model.suffix == ".onnx":
+        yield [Subject(arguments.model.stem, arguments.model)]
+        return
+    workload = load_workload(str(arguments.model))
+    names = [case.name for case in workload.cases]
+    unknown = sorted(set(arguments.case) - set(names))
+    if unknown:
+        raise UsageError(f"no case is called {unknown[0]!r}", f"cases are {', '.join(names)}")
+    with tempfile.TemporaryDirectory(prefix="redfuser-bench-") as folder:
+        found = []
+        for number, case in enumerate(workload.cases):
+            if not arguments.case or case.name in arguments.case:
+                path = Path(folder) / f"{number}.onnx"
+                path.write_bytes(case.model().SerializeToString())
+                found.append(Subject(case.name, path, case.torch, case.arguments, whole=True))
+        yield found
+
+
+def _write(result: BenchResult, arguments: argparse.Namespace) -> None:
+    from redfuser.bench.plot import svg
+    from redfuser.records import encode
+
+    for path, text in ((arguments.output, result.to_json), (arguments.plot, lambda: svg(result))):
+        try:
+            if path is not None:
+                path.write_text(text(), encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot write {str(path)!r}: {error.strerror}", "choose another file") from error
+    if arguments.format == "json":
+        print_json(encode(result))
+    else:
+        print_document(result.document(), arguments.format)

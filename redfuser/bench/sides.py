@@ -1,0 +1,83 @@
+"""Everything that can run a model, each as a function of nothing that runs it once on the same inputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from redfuser.bench.torch_peers import PEERS
+from redfuser.bench.workload import Argument
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from redfuser.signature import TensorSpec
+
+Side = Callable[[], object]
+Feeds = Mapping[str, np.ndarray[Any, Any]]
+
+OURS, UNFUSED = "redfuser", "unfused"
+
+
+def module(library: Path, inputs: tuple[TensorSpec, ...], feeds: Feeds) -> Side:
+    """A compiled module on tensors that are in place."""
+    import tvm
+    from tvm import relax
+
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    arguments = [tvm.runtime.tensor(feeds[spec.name]) for spec in inputs]
+    return lambda: machine["main"](*arguments)
+
+
+def onnx_runtime(proto: ModelProto, feeds: Feeds, threads: int) -> Side | None:
+    """ONNX Runtime with all its optimisations, inputs and outputs bound; ``None`` where it isn't installed.
+
+    Raises:
+        RuntimeError: it can't run the model.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for name, value in feeds.items():
+        binding.bind_cpu_input(name, value)
+    for output, value in zip(session.get_outputs(), session.run(None, dict(feeds)), strict=True):
+        binding.bind_ortvalue_output(output.name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
+    return lambda: session.run_with_iobinding(binding)
+
+
+def torch_sides(name: str, arguments: Mapping[str, Argument], feeds: Feeds, threads: int) -> dict[str, Side]:
+    """PyTorch's sides of a workload by name, and its first one compiled; none where it isn't installed."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    torch.set_num_threads(threads)
+    tensors = [torch.from_numpy(value) for value in feeds.values()]
+    sides: dict[str, Side] = {}
+    for side, function in PEERS[name].items():
+        taken = inspect.signature(function).parameters
+        extra = {key: value for key, value in arguments.items() if key in taken}
+        sides[side] = _call(function, tensors, extra)
+        if len(sides) == 1:
+            sides["torch.compile"] = _call(torch.compile(function), tensors, extra)
+    return sides
+
+
+def _call(function: Callable[..., Any], tensors: list[Any], extra: Mapping[str, Argument]) -> Side:
+    import torch
+
+    def run() -> object:
+        with torch.inference_mode():
+            return function(*tensors, **extra)
+
+    return run
