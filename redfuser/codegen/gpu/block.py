@@ -11,7 +11,7 @@ from redfuser.codegen.gpu.precision import strip_casts
 from redfuser.codegen.gpu.script import Lines, Names
 from redfuser.codegen.gpu.storage import Storage, plan_storage
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, substitute
-from redfuser.indexing import linear
+from redfuser.indexing import linear, simplify
 from redfuser.tile.ir import Buffer, Phase
 
 
@@ -28,6 +28,7 @@ class Block:
         lines: the body.
         padding: what buffers hold outside their axes.
         probabilities: buffers whose values lie between 0 and 1.
+        bounds: writes bounds of streams, in which an axis is the first point of its tile.
         rounded: types to which a buffer is rounded just before its matrix product.
     """
 
@@ -49,8 +50,10 @@ class Block:
         self.probabilities: set[Tensor] = set()
         self.rounded: dict[Tensor, str] = {}
         self.expressions = Writer(self._point, self._read, fast)
+        self.bounds = Writer(lambda axis: geometry.span(axis).origin or "0", self._read, fast)
         self._storage: dict[Tensor, Storage] = {}
         self._variables: dict[Axis, str] = {}
+        self._assumed: list[set[Axis]] = []
 
     def text(self, value: Expr, dtype: str = "") -> str:
         """Text of a value, in another type if that is given."""
@@ -70,17 +73,24 @@ class Block:
         return ", ".join(self.variable(span.axis) for span in spans) or "0"
 
     def guard(self, spans: Sequence[Span]) -> str:
-        """Text of the condition that a point is real; empty where it always is."""
-        tests = [f"{span.point(self.variable(span.axis))} < {span.stop}" for span in spans if span.ragged]
+        """Text of the condition that a point is real; empty where it always is, or was tested around this."""
+        assumed = set().union(*self._assumed)
+        doubtful = [span for span in spans if span.ragged and span.axis not in assumed]
+        tests = [f"{span.point(self.variable(span.axis))} < {span.stop}" for span in doubtful]
         result = ""
         for test in tests:
             result = f"T.And({result}, {test})" if result else test
         return result
 
-    def inside(self, spans: Sequence[Span], text: str, outside: str) -> str:
-        """A value at real points, another one elsewhere."""
+    def inside(self, spans: Sequence[Span], value: Expr, outside: float | int | bool, dtype: str = "") -> str:
+        """A value at real points, a constant elsewhere."""
         guard = self.guard(spans)
-        return f"T.if_then_else({guard}, {text}, {outside})" if guard else text
+        if not guard:
+            return self.text(value, dtype)
+        self._assumed.append({span.axis for span in spans})
+        text = self.text(value, dtype)
+        self._assumed.pop()
+        return f"T.if_then_else({guard}, {text}, {constant(outside, dtype or value.dtype)})"
 
     def first_point(self, position: Expr, span: Span) -> str:
         """Text of an index at the first point of a tile."""
@@ -133,6 +143,11 @@ class Block:
     def _read(self, node: Load) -> str:
         if node.tensor in self.buffers:
             return self.element(self.buffers[node.tensor])
-        indices = ", ".join(self.text(position) for position in node.indices) or "0"
         spans = self.geometry.wide(sorted(axes_of(node), key=lambda a: a.name))
-        return self.inside(spans, f"{self.memory[node.tensor]}[{indices}]", constant(0, node.dtype))
+        guard = self.guard(spans)
+        text = f"{self.memory[node.tensor]}[{self.indices(node.indices)}]"
+        return f"T.if_then_else({guard}, {text}, {constant(0, node.dtype)})" if guard else text
+
+    def indices(self, positions: Sequence[Expr]) -> str:
+        """Text of the indices of an element in memory."""
+        return ", ".join(self.text(simplify(position)) for position in positions) or "0"

@@ -23,6 +23,9 @@ from redfuser.records import digest
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
 
+#: What the assembler says of WGMMA instructions that wait for each other.
+_SERIALISED = "wgmma.mma_async instructions are serialized"
+
 #: Changes whenever the same script would become another kernel.
 FORMAT = 1
 
@@ -64,7 +67,7 @@ class Builder:
         problem = type_problem(program, target)
         if problem is not None:
             raise Refused(problem.code, problem.text, problem.witness)
-        scripts = emit(program, target)
+        scripts = emit(program)
         with ThreadPoolExecutor(self.workers) as pool:
             kernels = tuple(pool.map(lambda script: self._kernel(script, program, target.arch, tools), scripts))
         for kernel in kernels:
@@ -94,6 +97,8 @@ class Builder:
             compiled = compile_cuda(lowered.source, arch, ("-std=c++20", *tools.includes))
         except CudaError as error:
             raise Refused("compiler", f"nvcc refuses {script.name}", str(error)[:300]) from error
+        if _SERIALISED in compiled.log:
+            raise Refused("serialised", f"matrix products of {script.name} wait for each other: too few registers")
         threads = lowered.block[0] * lowered.block[1] * lowered.block[2]
         resources = read_resources(compiled.log, lowered.dynamic_shared, threads)
         return GpuKernel(

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from redfuser.codegen.gpu.block import Block
-from redfuser.codegen.gpu.geometry import PRODUCT_ROWS, Geometry, Span, statements
+from redfuser.codegen.gpu.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.grid import VARIABLES, Launch, launch
 from redfuser.codegen.gpu.precision import HALVES
 from redfuser.codegen.gpu.prepare import prepare
 from redfuser.codegen.gpu.script import Lines, Names, Script
 from redfuser.codegen.gpu.statements import write_body
 from redfuser.expr import Expr, Tensor, loads
-from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Phase, Store, Tile, TileProgram
 
+#: Of a block, unless the schedule says otherwise.
+THREADS = 128
 
-def emit(program: TileProgram, target: GpuTarget) -> tuple[Script, ...]:
+
+def emit(program: TileProgram) -> tuple[Script, ...]:
     """Scripts in launch order; their parameters are the tensors that each phase touches.
 
     Raises:
@@ -24,20 +26,20 @@ def emit(program: TileProgram, target: GpuTarget) -> tuple[Script, ...]:
     """
     several = len(program.phases) > 1
     return tuple(
-        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, target).script()
+        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name).script()
         for number, phase in enumerate(program.phases)
     )
 
 
 class _Kernel:
-    def __init__(self, program: TileProgram, phase: Phase, name: str, target: GpuTarget) -> None:
+    def __init__(self, program: TileProgram, phase: Phase, name: str) -> None:
         self.program, self.phase, self.name = program, phase, name
         self.options = dict(program.schedule.options)
         self.names = Names(*VARIABLES, name)
         self.tensors = _touched(program, phase)
         self.memory = {tensor: self.names.new(tensor.name) for tensor in self.tensors}
-        wgmma = target.arch == "sm_90a" and self.options.get("threads", 128) >= 128
-        self.geometry = Geometry(phase, PRODUCT_ROWS if wgmma else 16)
+        self.threads = self.options.get("threads", THREADS)
+        self.geometry = Geometry(phase, self.threads // 32)
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
@@ -58,7 +60,7 @@ class _Kernel:
         variables = VARIABLES[: len(blocks.extents)]
         bound = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
         launched = ", ".join(map(str, blocks.extents))
-        with head.indented(f"    with T.Kernel({launched}, threads={self.options.get('threads', 128)}) as {bound}:"):
+        with head.indented(f"    with T.Kernel({launched}, threads={self.threads}) as {bound}:"):
             head.add(*(f"    {declaration}" for declaration in declarations))
         return head
 

@@ -10,10 +10,15 @@ from redfuser.expr import INDEX, UNARY, Axis, Const, Expr, Load, Op
 
 LOG2_E = log2(e)
 
+#: How strongly Python binds.
+COMPARISON, SUM, PRODUCT, ATOM = 1, 2, 3, 4
+
 _INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%",
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-}  # fmt: skip
+    **{name: (sign, COMPARISON) for name, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="))},
+    **{name: (sign, COMPARISON) for name, sign in (("gt", ">"), ("ge", ">="))},
+    **{name: (sign, SUM) for name, sign in (("add", "+"), ("sub", "-"))},
+    **{name: (sign, PRODUCT) for name, sign in (("mul", "*"), ("div", "/"), ("floordiv", "//"), ("floormod", "%"))},
+}
 _CALLS = {
     **{name: f"T.{name}" for name in (*UNARY, "pow")},
     "round": "T.nearbyint",  # half to even
@@ -55,54 +60,57 @@ class Writer:
         self.read = read
         self.fast = fast
 
-    def text(self, expr: Expr) -> str:
-        """The expression, without parentheses around it.
+    def text(self, expr: Expr, level: int = 0) -> str:
+        """The expression, in parentheses if it binds less than ``level`` asks.
 
         Raises:
             Refused: an operator has no TileLang counterpart.
         """
+        text, own = self._write(expr)
+        return text if own >= level else f"({text})"
+
+    def _write(self, expr: Expr) -> tuple[str, int]:
+        """Text, and how strongly it binds."""
         if isinstance(expr, Const):
-            return constant(expr.value, expr.dtype)
+            return constant(expr.value, expr.dtype), ATOM
         if isinstance(expr, Axis):
-            return self.axis(expr)
+            text = self.axis(expr)
+            return text, SUM if " " in text else ATOM
         if isinstance(expr, Load):
-            return self.read(expr)
+            return self.read(expr), ATOM
         assert isinstance(expr, Op)
         return self._operator(expr)
 
-    def _operator(self, expr: Op) -> str:
+    def _operator(self, expr: Op) -> tuple[str, int]:
         name, args = expr.name, expr.args
+        if name == "div" and "float" not in expr.dtype:
+            return f"T.truncdiv({self.text(args[0])}, {self.text(args[1])})", ATOM
         if name in _INFIX:
-            if name == "div" and "float" not in expr.dtype:
-                return f"T.truncdiv({self.text(args[0])}, {self.text(args[1])})"
-            return f"{self._inner(args[0])} {_INFIX[name]} {self._inner(args[1])}"
-        if name == "cast":
-            return self._cast(args[0], expr.dtype)
-        if name in ("max", "min"):
-            return self._extremum(name, self._inner(args[0]), self._inner(args[1]), expr.dtype)
+            sign, own = _INFIX[name]
+            left = self.text(args[0], own if own > COMPARISON else SUM)
+            return f"{left} {sign} {self.text(args[1], own + 1)}", own
+        if name == "cast" and expr.dtype == "bool":
+            return f"{self.text(args[0], SUM)} != {constant(0, args[0].dtype)}", COMPARISON
         if name == "exp" and self.fast and expr.dtype == "float32":
-            return f"T.exp2({self._inner(args[0])} * {constant(LOG2_E, expr.dtype)})"
+            return f"T.exp2({self.text(args[0], PRODUCT)} * {constant(LOG2_E, expr.dtype)})", ATOM
         if name == "pow" and isinstance(args[1], Const) and args[1].value == 2:
-            return f"{self._inner(args[0])} * {self._inner(args[0])}"
+            return f"{self.text(args[0], ATOM)} * {self.text(args[0], ATOM)}", PRODUCT
+        return self._call(expr), ATOM
+
+    def _call(self, expr: Op) -> str:
+        name, args = expr.name, list(map(self.text, expr.args))
+        if name == "cast":
+            return f'T.cast({args[0]}, "{expr.dtype}")'
+        if name in ("max", "min"):
+            return self._extremum(expr)
         if name not in _CALLS:
             raise Refused("operator", "an operator has no counterpart in TileLang", name)
-        return f"{_CALLS[name]}({', '.join(map(self.text, args))})"
+        return f"{_CALLS[name]}({', '.join(args)})"
 
-    def _inner(self, expr: Expr) -> str:
-        """The expression as an operand."""
-        text = self.text(expr)
-        infix = isinstance(expr, Op) and (expr.name in _INFIX or not text.startswith("T."))
-        return f"({text})" if infix or (isinstance(expr, Axis) and " " in text) else text
-
-    def _cast(self, value: Expr, dtype: str) -> str:
-        if dtype == "bool":
-            return f"{self._inner(value)} != {constant(0, value.dtype)}"
-        return f'T.cast({self.text(value)}, "{dtype}")'
-
-    @staticmethod
-    def _extremum(name: str, left: str, right: str, dtype: str) -> str:
+    def _extremum(self, expr: Op) -> str:
         """ONNX hands on a NaN from either side, CUDA's own functions don't."""
-        if "float" not in dtype:
-            return f"T.{name}({left}, {right})"
-        sign = ">" if name == "max" else "<"
-        return f"T.if_then_else(T.Or({left} {sign} {right}, T.isnan({left})), {left}, {right})"
+        left, right = (self.text(argument) for argument in expr.args)
+        if "float" not in expr.dtype:
+            return f"T.{expr.name}({left}, {right})"
+        test = f"{self.text(expr.args[0], SUM)} {'>' if expr.name == 'max' else '<'} {self.text(expr.args[1], SUM)}"
+        return f"T.if_then_else(T.Or({test}, T.isnan({left})), {left}, {right})"

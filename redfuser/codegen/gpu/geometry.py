@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from redfuser.codegen.gpu.refusal import Refused
-from redfuser.expr import Axis, Const, axes_of
+from redfuser.expr import Axis, Const, Expr, Op, axes_of
+from redfuser.indexing import linear
 from redfuser.tile.ir import Contract, Phase, Reduce, Statement, Stream
 
-#: Least extents of the axes of a matrix product: rows as WGMMA takes them, and everything else.
-PRODUCT_ROWS, PRODUCT = 64, 16
+#: What the extents of a matrix product must be multiples of; its rows are dealt out to warps in such pieces.
+PRODUCT = 16
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ class Geometry:
 
     Args:
         phase: whose grid and statements decide.
-        rows: least extent of a matrix product's rows.
+        warps: of the block; each takes its own rows of a matrix product.
     """
 
     phase: Phase
-    rows: int = PRODUCT
+    warps: int
     least: dict[Axis, int] = field(default_factory=dict)
     reduced: set[Axis] = field(default_factory=set)
     streamed: dict[Axis, Span] = field(default_factory=dict)
@@ -77,13 +78,11 @@ class Geometry:
     def __post_init__(self) -> None:
         for statement in statements(self.phase.body):
             if isinstance(statement, Contract):
-                self.least |= {a: max(self.least.get(a, 0), PRODUCT) for a in (*statement.target.axes, statement.over)}
+                wide = [a for a, n in zip(statement.target.axes, statement.target.tensor.shape, strict=True) if n > 1]
+                needed = dict.fromkeys((*wide, statement.over), PRODUCT) | dict.fromkeys(wide[:1], PRODUCT * self.warps)
+                self.least |= {axis: max(self.least.get(axis, 0), n) for axis, n in needed.items()}
             elif isinstance(statement, Reduce):
                 self.reduced |= {*statement.target.axes, statement.over}
-
-    def require_rows(self, axis: Axis) -> None:
-        """Let ``axis`` be the rows of a matrix product."""
-        self.least[axis] = max(self.least.get(axis, 0), self.rows)
 
     def extent(self, axis: Axis, points: int) -> int:
         """Elements on chip for a tile of ``points``."""
@@ -129,3 +128,18 @@ def single_tile(stream: Stream) -> bool:
         return False
     start, stop = (int(bound.value) for bound in bounds if isinstance(bound, Const))
     return (start, stop) == (0, stream.axis.extent) and stream.tile == stream.axis.extent
+
+
+def aligned(bound: Expr, tile: int, extent: int) -> bool:
+    """Whether a stream's bound is a multiple of its tile, or the end of its axis, whatever its axes are."""
+    if isinstance(bound, Op) and bound.name in ("min", "max", "select"):
+        return all(aligned(part, tile, extent) for part in bound.args[bound.name == "select" :])
+    form = linear(bound)
+    if not form.terms and form.constant == extent:
+        return True
+    return form.constant % tile == 0 and all(_multiple(atom, c, tile) for atom, c in form.terms)
+
+
+def _multiple(atom: Expr, coefficient: int, tile: int) -> bool:
+    inner = isinstance(atom, Op) and atom.name in ("min", "max") and coefficient == 1
+    return coefficient % tile == 0 or (inner and all(aligned(part, tile, tile) for part in atom.children))

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from redfuser.codegen.gpu.block import Block
-from redfuser.codegen.gpu.expressions import constant
 from redfuser.codegen.gpu.geometry import Span
 from redfuser.codegen.gpu.padding import same
 from redfuser.codegen.gpu.precision import HALVES, common_dtype, exact_dtype, strip_casts
@@ -140,9 +139,8 @@ def _computed(block: Block, value: Expr, order: tuple[Axis, ...], over: Axis, dt
     named = bare.tensor.name if isinstance(bare, Load) else "operand"
     scope = "fragment" if registers else "shared"
     name = block.declare(f"{named}_{dtype}", scope, [span.extent for span in spans], dtype)
-    text = block.text(value, dtype)
-    if not same(block.padding.value(value, over), 0):
-        text = block.inside([block.geometry.span(over)], text, constant(0, dtype))
+    clean = same(block.padding.value(value, over), 0)
+    text = block.inside([] if clean else [block.geometry.span(over)], value, 0, dtype)
     block.parallel(spans, f"{name}[{block.variables(spans)}] = {text}")
     return Operand(name, order)
 
@@ -170,7 +168,7 @@ def _region(block: Block, value: Load, order: tuple[Axis, ...], clean: Collectio
     for position, length in zip(value.indices, value.tensor.shape, strict=True):
         spans = block.geometry.wide(sorted(axes_of(position), key=lambda a: a.name))
         if not spans:
-            parts.append(block.text(position))
+            parts.append(block.indices([position]))
             continue
         span = spans[0]
         form = dict(linear(position).terms)

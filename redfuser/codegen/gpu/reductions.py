@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redfuser.codegen.gpu.block import Block
-from redfuser.codegen.gpu.expressions import constant
 from redfuser.codegen.gpu.geometry import Span
 from redfuser.codegen.gpu.padding import same
 from redfuser.codegen.gpu.refusal import Refused
+from redfuser.codegen.gpu.storage import is_serial
 from redfuser.expr import Load
 from redfuser.tile.ir import Buffer, Reduce
 from redfuser.tile.monoid import identity, join
@@ -27,7 +27,7 @@ def write_reduce(block: Block, statement: Reduce) -> None:
     spans = block.geometry.wide((*statement.target.axes, statement.over))
     if not block.geometry.span(statement.over).wide:
         _combine(block, statement)
-    elif len(spans) > 2 and statement.over not in block.geometry.streamed:
+    elif is_serial(statement, block.geometry.streamed):
         _fold(block, statement)
     else:
         source, dimension = _source(block, statement, spans)
@@ -57,19 +57,19 @@ def _source(block: Block, statement: Reduce, spans: Sequence[Span]) -> tuple[str
     """A fragment of the summands with the identity outside, and the position of the reduced axis in it."""
     over, value = block.geometry.span(statement.over), statement.value
     neutral = identity(statement.combiner, value.dtype)
-    outside = constant(neutral, value.dtype)
     buffer = block.buffers.get(value.tensor) if isinstance(value, Load) else None
     clean = not over.ragged or same(block.padding.value(value, over.axis), neutral)
     if buffer is not None and _reducible(block, buffer, spans):
         if not clean:
             element = block.element(buffer)
-            block.parallel(block.geometry.wide(buffer.axes), f"{element} = {block.inside([over], element, outside)}")
+            inside = block.inside([over], value, neutral)
+            block.parallel(block.geometry.wide(buffer.axes), f"{element} = {inside}")
             block.padding.known[buffer.tensor, over.axis] = neutral
         kept = block.stored(buffer)
         return kept.name, kept.axes.index(over.axis)
     extents = [span.extent for span in spans]
     name = block.declare(f"{statement.target.tensor.name}_terms", "fragment", extents, value.dtype)
-    text = block.text(value) if clean else block.inside([over], block.text(value), outside)
+    text = block.text(value) if clean else block.inside([over], value, neutral)
     block.parallel(spans, f"{name}[{block.variables(spans)}] = {text}")
     return name, spans.index(over)
 

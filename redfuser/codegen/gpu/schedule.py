@@ -1,96 +1,142 @@
-"""Schedules worth trying on a GPU, the most promising first. No TVM.
-
-Without a device nothing can be timed: shapes and the machine's proportions decide, and the compiler's report on
-registers and shared memory decides which of them can run.
-"""
+"""Untuned schedules for GPUs, best first: the first whose machine code fits the target is taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu.geometry import power_of_two
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
 from redfuser.tile.common import streams
 from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 
-#: Rows and streamed points of a block with matrix products, threads, stages of the pipeline.
-AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 1), (32, 32, 64, 1), (16, 32, 32, 1))
-HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), *AMPERE)
-
-#: Points of a row that one block holds at once, and the least worth a segment of its own.
-ROW_POINTS, SHORTEST_SEGMENT = 8192, 512
-#: Neighbouring rows of a block where they, not the points of a row, lie side by side in memory.
-ROW_TILE = 32
-#: Blocks for each multiprocessor before rows count as many.
-BLOCKS_EACH = 2
+#: Elements of a row tile that a block holds for each of its threads, and the most it may.
+ELEMENTS, MOST_ELEMENTS = 16, 64
+#: Tile of the streamed axis for vectors, and the shortest segment worth a block of its own.
+VECTOR_TILE, SHORTEST_SEGMENT = 64, 256
+#: Row and stream tiles, threads and pipeline stages of matrix products, the fastest first.
+HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), (64, 64, 128, 2), (64, 64, 128, 1))
+AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 2), (64, 32, 128, 1), (32, 32, 64, 1), (16, 32, 32, 1))
 
 
 def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> tuple[Schedule, ...]:
-    """Schedules in the order they should be tried; never empty.
+    """Schedules to try in turn, chosen from shapes and the target alone.
 
     Args:
         cascade: verified.
-        derivation: its verdict; without an incremental form only ``resident`` is possible.
+        derivation: its verdict; without an incremental form only ``resident`` is listed.
+        target: the GPU.
     """
     incremental = streams(cascade, derivation)
-    found = _products(cascade, incremental, target) if has_products(cascade) else _rows(cascade, incremental, target)
-    return tuple(dict.fromkeys(found))
-
-
-def _products(cascade: Cascade, incremental: bool, target: GpuTarget) -> Iterator[Schedule]:
-    rows = stationary_row(cascade)
-    for row_tile, stream, threads, stages in HOPPER if target.has("wgmma") else AMPERE:
-        tile = _tile(rows, row_tile) if rows is not None else 1
-        if threads > 32 and _power_of_two(tile) < row_tile:
-            continue  # warps without rows
-        tiles = [(rows.name, tile)] if rows is not None and tile > 1 else []
-        tiles.append((cascade.axis.name, _tile(cascade.axis, stream)))
-        blocks = prod(-(-a.extent // tile) if a == rows else a.extent for a in cascade.rows)
-        segments = _segments(cascade, incremental, blocks, target)
-        strategy = "multi-segment" if segments > 1 else "single-segment" if incremental else "resident"
-        yield _schedule(strategy, tiles, segments, threads, stages)
-
-
-def _rows(cascade: Cascade, incremental: bool, target: GpuTarget) -> Iterator[Schedule]:
-    along = contiguous_axis(cascade)
-    across = along if along in cascade.rows and along is not None and along.extent > 1 else None
-    tile = _tile(across, ROW_TILE) if across is not None else 1
-    blocks = prod(-(-a.extent // tile) if a == across else a.extent for a in cascade.rows)
-    segments = _segments(cascade, incremental, blocks, target)
-    row_tiles = [(across.name, tile)] if across is not None and tile > 1 else []
-    for points in (ROW_POINTS // tile, ROW_POINTS // tile // 4):
-        stream = _tile(cascade.axis, max(points, 1))
-        tiles = [*row_tiles, (cascade.axis.name, stream)]
-        threads = min(max(_power_of_two(stream * tile) // 8, 32), 256)
-        if segments > 1:
-            yield _schedule("multi-segment", tiles, segments, threads, 1)
-        whole = stream >= cascade.axis.extent
-        for strategy in ("resident", "single-segment") if whole else ("single-segment", "resident"):
-            if strategy == "resident" or incremental:
-                yield _schedule(strategy, tiles, 1, threads, 1)
-
-
-def _schedule(strategy: str, tiles: list[tuple[str, int]], segments: int, threads: int, stages: int) -> Schedule:
-    return Schedule(strategy, tuple(tiles), segments, "", (("stages", stages), ("threads", threads)))
-
-
-def _tile(axis: Axis, wanted: int) -> int:
-    """The whole axis where it is shorter than the tile."""
-    return max(min(wanted, axis.extent), 1)
-
-
-def _power_of_two(points: int) -> int:
-    return 1 << max(points - 1, 0).bit_length()
+    rows = stationary_row(cascade) if has_products(cascade) else None
+    if rows is not None:
+        return tuple(dict.fromkeys(_Products(cascade, incremental, target, rows).schedules()))
+    return tuple(dict.fromkeys(_Rows(cascade, incremental, target).schedules()))
 
 
 def _segments(cascade: Cascade, incremental: bool, blocks: int, target: GpuTarget) -> int:
-    """How many segments give every multiprocessor work; 1 where that isn't possible or needed."""
-    splittable = incremental and not any(cascade.axis in output.axes for output in cascade.outputs)
-    if not splittable or blocks >= BLOCKS_EACH * target.multiprocessors:
+    """How many segments give every multiprocessor a block; 1 where that isn't possible or needed."""
+    along = any(cascade.axis in output.axes for output in cascade.outputs)
+    if not incremental or along or blocks >= target.multiprocessors:
         return 1
-    wanted = -(-BLOCKS_EACH * target.multiprocessors // max(blocks, 1))
-    return max(min(wanted, cascade.axis.extent // SHORTEST_SEGMENT), 1)
+    return max(min(2 * target.multiprocessors // max(blocks, 1), cascade.axis.extent // SHORTEST_SEGMENT), 1)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Attention and other cascades with matrix products; ``rows`` share what the stream brings in."""
+
+    cascade: Cascade
+    incremental: bool
+    target: GpuTarget
+    rows: Axis
+
+    def schedules(self) -> Iterator[Schedule]:
+        """Wide tiles first; narrower ones take fewer registers and less shared memory."""
+        for rows, stream, threads, stages in HOPPER if self.target.arch == "sm_90a" else AMPERE:
+            if self._needless(rows):
+                continue
+            yield self._schedule(min(rows, self.rows.extent), min(stream, self.cascade.axis.extent), threads, stages)
+
+    def _needless(self, rows: int) -> bool:
+        """Whether a narrower tile holds all rows."""
+        return rows > 64 and self.rows.extent <= rows // 2
+
+    def _schedule(self, rows: int, stream: int, threads: int, stages: int) -> Schedule:
+        others = prod(axis.extent for axis in self.cascade.rows if axis != self.rows)
+        segments = _segments(self.cascade, self.incremental, others * -(-self.rows.extent // rows), self.target)
+        strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
+        stream = self.cascade.axis.extent if strategy == "resident" else stream
+        tiles = ((self.rows.name, rows), (self.cascade.axis.name, max(stream, 1)))
+        return Schedule(strategy, tiles, segments, "", (("threads", threads), ("stages", stages)))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Softmax, norms, statistics, and products of a vector: each row by itself."""
+
+    cascade: Cascade
+    incremental: bool
+    target: GpuTarget
+
+    def schedules(self) -> Iterator[Schedule]:
+        """Rows held whole where they fit in registers; streamed in pieces otherwise."""
+        length = power_of_two(self.cascade.axis.extent)
+        values = self._values()
+        whole = next((n for n in (128, 256, 512, 1024) if length * values <= n * ELEMENTS), 1024)
+        streamed = list(self._streamed())
+        if length * values > 1024 * MOST_ELEMENTS:
+            yield from streamed
+            return
+        resident = [self._schedule("resident", self._tile(length * values, whole), self.cascade.axis.extent, whole)]
+        several = streamed and streamed[0].segments > 1
+        yield from (*streamed, *resident) if several else (*resident, *streamed)
+
+    def _values(self) -> int:
+        """Numbers for each point of the shared axis: the widest value of a reduction or product."""
+        own = [prod(a.extent for a in r.axes if a not in self.cascade.rows) for r in self.cascade.reductions]
+        inner = [r.over.extent for r in self.cascade.producers]
+        return power_of_two(max((*own, *inner), default=1))
+
+    def _streamed(self) -> Iterator[Schedule]:
+        if not self.incremental:
+            return
+        values = self._values()
+        piece = max(min(power_of_two(8192 // values), power_of_two(self.cascade.axis.extent) // 2), 1)
+        piece = piece if piece < self.cascade.axis.extent else self.cascade.axis.extent
+        rows = self._tile(piece * values, 128)
+        segments = _segments(self.cascade, self.incremental, self._blocks(rows), self.target)
+        strategy = "multi-segment" if segments > 1 else "single-segment"
+        yield self._schedule(strategy, rows, piece, 256 if piece * values > 4096 else 128, segments)
+
+    def _tile(self, length: int, threads: int) -> int:
+        """Rows of a block: as many as fill its threads, while every multiprocessor gets a block."""
+        axis = self._row_axis()
+        if axis is None:
+            return 1
+        size = power_of_two(max(threads * ELEMENTS // length, 1))
+        while size > 1 and (size > axis.extent or self._blocks(size) < self.target.multiprocessors):
+            size //= 2
+        return size
+
+    def _row_axis(self) -> Axis | None:
+        """The axis tiled: the one along which rows lie side by side in memory, else the last."""
+        along = contiguous_axis(self.cascade)
+        if along in self.cascade.rows:
+            return along
+        return self.cascade.rows[-1] if self.cascade.rows else None
+
+    def _blocks(self, size: int) -> int:
+        axis = self._row_axis()
+        return prod(-(-a.extent // size) if a == axis else a.extent for a in self.cascade.rows)
+
+    def _schedule(self, strategy: str, rows: int, stream: int, threads: int, segments: int = 1) -> Schedule:
+        axis = self._row_axis()
+        tiles = [] if axis is None else [(axis.name, rows)]
+        tiles.append((self.cascade.axis.name, max(stream, 1)))
+        return Schedule(strategy, tuple(tiles), segments, "", (("threads", threads), ("stages", 0)))

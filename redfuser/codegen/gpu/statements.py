@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from redfuser.codegen.gpu.block import Block
 from redfuser.codegen.gpu.expressions import constant
-from redfuser.codegen.gpu.geometry import Span
+from redfuser.codegen.gpu.geometry import Span, aligned
 from redfuser.codegen.gpu.operands import copy_operand, write_contract
 from redfuser.codegen.gpu.padding import Value, same, wanted
 from redfuser.codegen.gpu.reductions import write_reduce
-from redfuser.expr import Expr, Op, loads
+from redfuser.codegen.gpu.refusal import Refused
+from redfuser.expr import Expr, Op, loads, op
+from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
 
 
@@ -62,9 +64,9 @@ def _map(block: Block, statement: Map, later: Sequence[Statement]) -> None:
         need = wanted(target, span.axis, later) if span.ragged else None
         if need is not None and not same(block.padding.value(value, span.axis), need):
             needs[span] = need
-    text = block.text(value, kept.dtype)
-    for span, need in needs.items():
-        text = block.inside([span], text, constant(need, kept.dtype))
+    if len(needs) > 1:
+        raise Refused("padding", "two axes of one value have tails that must not count", statement)
+    text = block.inside(list(needs), value, next(iter(needs.values()), 0), kept.dtype)
     exponential = block.padding.exponential(value)
     block.parallel(spans, f"{block.element(target)} = {text}")
     block.padding.learn(statement, [span.axis for span in spans])
@@ -91,17 +93,18 @@ def _rounds_an_operand(block: Block, statement: Map, later: Sequence[Statement])
 
 def _store(block: Block, statement: Store) -> None:
     spans = block.geometry.wide(statement.axes)
-    indices = ", ".join(map(block.text, statement.indices)) or "0"
     value = block.text(statement.value, statement.tensor.dtype)
-    block.parallel(spans, f"{block.memory[statement.tensor]}[{indices}] = {value}", block.guard(spans))
+    target = f"{block.memory[statement.tensor]}[{block.indices(statement.indices)}]"
+    block.parallel(spans, f"{target} = {value}", block.guard(spans))
 
 
 def _stream(block: Block, stream: Stream) -> None:
+    """A pipelined loop. Tiles are whole, but for the one at the end of the axis."""
     axis, tile = stream.axis, stream.tile
-    start, stop = block.text(stream.start), block.text(stream.stop)
-    fixed = start.isdigit() and stop.isdigit()
-    length = int(stop) - int(start) if fixed else 0
-    count = str(-(-length // tile)) if fixed else f"T.ceildiv({stop} - {start}, {tile})"
+    if not all(aligned(bound, tile, axis.extent) for bound in (stream.start, stream.stop)):
+        raise Refused("stream-bounds", "a stream must begin and end with whole tiles, or where its axis ends", stream)
+    start = block.bounds.text(stream.start)
+    count = _whole_count(stream) or f"T.ceildiv({block.bounds.text(stream.stop)} - {start}, {tile})"
     step = block.names.new(f"{axis.name}_step")
     stages = block.options.get("stages", 2)
     loop = f"T.Pipelined({count}, num_stages={stages})" if stages else f"T.serial({count})"
@@ -110,11 +113,35 @@ def _stream(block: Block, stream: Stream) -> None:
     for tensor in changed:
         block.padding.forget(tensor)
     with block.lines.indented(f"for {step} in {loop}:"):
-        block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, stop, fixed and length % tile == 0)
+        exact = axis.extent % tile == 0 and not _overruns(stream)
+        block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, str(axis.extent), exact)
         write_body(block, stream.body)
         del block.geometry.streamed[axis]
     for tensor in changed:
         block.padding.forget(tensor)
+
+
+def _whole_count(stream: Stream) -> str:
+    """Tiles of a stream where their number is known: from a start to a fixed distance, or to the axis' end.
+
+    A last segment that is shorter runs as often as the others, beyond the end of the axis: that loop has a fixed
+    number of turns is worth more to a pipeline.
+    """
+    length = _distance(stream)
+    return str(-(-length // stream.tile)) if length is not None else ""
+
+
+def _distance(stream: Stream) -> int | None:
+    stop = stream.stop
+    ends = stop.args if isinstance(stop, Op) and stop.name == "min" else (stop,)
+    lengths = [linear(op("sub", end, stream.start)) for end in ends]
+    return next((form.constant for form in lengths if not form.terms), None)
+
+
+def _overruns(stream: Stream) -> bool:
+    """Whether some segment runs beyond the end of the axis."""
+    length = _distance(stream)
+    return length is not None and length < stream.axis.extent and stream.axis.extent % length != 0
 
 
 def _reads(statement: Statement, target: Buffer) -> bool:

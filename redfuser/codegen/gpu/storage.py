@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from redfuser.codegen.gpu.geometry import statements
 from redfuser.codegen.gpu.precision import exact_dtype, strip_casts
 from redfuser.expr import Axis, Expr, Load, Tensor, loads
-from redfuser.tile.ir import Buffer, Contract, Map, Phase, Statement, Store, Stream
+from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 
 Scope = Literal["fragment", "shared"]
 
@@ -84,10 +84,24 @@ def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
     return used
 
 
+def is_serial(statement: Reduce, streamed: Collection[Axis]) -> bool:
+    """Whether summands are folded one after another: a matrix of results, from more than is held at once."""
+    wide = [points for points in statement.target.tensor.shape if points > 1]
+    return len(wide) > 1 and statement.over not in streamed
+
+
 def _visited_in_pieces(phase: Phase) -> set[Tensor]:
-    """Buffers that cover more of a streamed axis than the stream's tile."""
-    streams = [statement for statement in statements(phase.body) if isinstance(statement, Stream)]
-    return {
+    """Buffers that cover more of a streamed axis than the stream's tile, or that a serial fold reads along its axis."""
+    body = list(statements(phase.body))
+    streams = [statement for statement in body if isinstance(statement, Stream)]
+    folded = {
+        node.tensor
+        for statement in body
+        if isinstance(statement, Reduce) and is_serial(statement, [stream.axis for stream in streams])
+        for node in loads(statement.value)
+        if statement.over in node.indices
+    }
+    return folded | {
         buffer.tensor
         for buffer in phase.buffers
         for stream in streams
