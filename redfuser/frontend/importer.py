@@ -17,6 +17,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend.converters import CONVERTERS, converter_of
 from redfuser.frontend.converters.common import Attributes, Inputs
+from redfuser.frontend.element_types import held_array, held_type
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, constant_sizes, evaluate, objects
 from redfuser.frontend.symbols import Symbols, TooLarge
@@ -75,9 +76,14 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         for place, value in enumerate(graph.input):
             tensor = value.type.tensor_type
             shape = [d.dim_value if d.HasField("dim_value") else variables[d.dim_param] for d in tensor.shape.dim]
-            variable = self._new_var(f"input_{place}", shape, onnx_frontend.get_type(tensor.elem_type))
+            kind = held_type(tensor.elem_type, f"input '{value.name}'")
+            variable = self._new_var(f"input_{place}", shape, kind)
             self._nodes[value.name] = self._inputs[value.name] = variable
         self._num_input = len(graph.input)
+
+    def _parse_graph_initializers(self, graph: GraphProto) -> None:
+        for tensor in graph.initializer:
+            self._nodes[tensor.name] = relax.const(held_array(tensor))
 
     def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
         for node in graph.node:
@@ -95,7 +101,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             if outputs.isdisjoint(node.output) and self._keep_sizes(node, declared):
                 continue
             inputs = onnx_frontend.onnx_input(self._input(node, place) for place in range(len(node.input)))
-            results = self._convert(node, inputs)
+            kinds = [declared[name].tensor_type.elem_type if name in declared else 0 for name in node.output]
+            results = self._convert(node, inputs, kinds)
             for place, name in enumerate(node.output):
                 if name:
                     value = self._bind(results[place], f"node{index}_output{place}") if place < len(results) else None
@@ -143,10 +150,15 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         extents = None if shape is None else [self.symbols.simplify(extent) for extent in shape]
         return None if extents is None else objects(extents, (len(extents),))
 
-    def _convert(self, node: NodeProto, inputs: Inputs) -> Sequence[relax.Expr]:
-        """One expression for each output of the node."""
+    def _convert(self, node: NodeProto, inputs: Inputs, kinds: Sequence[int]) -> Sequence[relax.Expr]:
+        """One expression for each output of the node; ``kinds`` are the outputs' ONNX element types, 0 if unknown."""
         attributes = self._parse_attr(node.attribute)
-        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output), "symbols": self.symbols}
+        attributes["tvm_custom"] = {
+            "name": node.name,
+            "num_outputs": len(node.output),
+            "output_types": kinds,
+            "symbols": self.symbols,
+        }
 
         def stock(_: relax.BlockBuilder, values: Inputs, attributes: Attributes) -> relax.Expr:
             return self._convert_operator(node.op_type, onnx_frontend.onnx_input(values), attributes, self.opset)
@@ -196,7 +208,7 @@ def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypePro
         shape = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared.tensor_type.shape.dim]
         found = [symbols.simplify(extent) for extent in info.shape]
         pairs = zip(shape, found, strict=len(shape) == len(found))
-        dtype = onnx_frontend.get_type(declared.tensor_type.elem_type)
+        dtype = held_type(declared.tensor_type.elem_type, f"an output of node '{node.name}'")
         if len(shape) != len(found) or info.dtype != dtype or any(a is not None and a != b for a, b in pairs):
             what = f"an output of {dtype}{shape}, which TVM makes {info}"
     if what:

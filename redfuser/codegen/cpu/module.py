@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
+from redfuser.codegen.cpu.float8 import spell_out_casts
 from redfuser.codegen.cpu.remainder import Remainder
 from redfuser.codegen.cpu.remainder.function import FAILURES
 from redfuser.codegen.rewire import Replacement, rewire
@@ -46,4 +47,4 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
 
 def _build(module: tvm.IRModule, llvm: tvm.target.Target) -> Any:
     with tvm.transform.PassContext(opt_level=3):
-        return relax.build(module, target=llvm, relax_pipeline=to_machine())
+        return relax.build(spell_out_casts(module), target=llvm, relax_pipeline=to_machine())

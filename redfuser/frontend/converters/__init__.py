@@ -11,7 +11,13 @@ from redfuser.frontend.converters.gather import convert_gather, convert_gather_e
 from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
 from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_rms_norm
-from redfuser.frontend.converters.quantize import convert_dynamic_quantize
+from redfuser.frontend.converters.quantize import (
+    convert_dequantize,
+    convert_dynamic_quantize,
+    convert_mat_mul_integer,
+    convert_q_linear_mat_mul,
+    convert_quantize,
+)
 from redfuser.frontend.converters.reductions import (
     CONVERT_REDUCE_MAX,
     CONVERT_REDUCE_MEAN,
@@ -29,6 +35,7 @@ CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": convert_batch_norm,
     "Clip": convert_clip,
     "CumSum": convert_cum_sum,
+    "DequantizeLinear": convert_dequantize,
     "DynamicQuantizeLinear": convert_dynamic_quantize,
     "Gather": convert_gather,
     "GatherElements": convert_gather_elements,
@@ -37,9 +44,12 @@ CONVERTERS: dict[str, Converter] = {
     "IsInf": convert_is_inf,
     "LayerNormalization": convert_layer_norm,
     "MatMul": convert_mat_mul,
+    "MatMulInteger": convert_mat_mul_integer,
     "Max": CONVERT_MAX,
     "Min": CONVERT_MIN,
     "Pow": convert_pow,
+    "QLinearMatMul": convert_q_linear_mat_mul,
+    "QuantizeLinear": convert_quantize,
     "RMSNormalization": convert_rms_norm,
     "ReduceLogSumExp": convert_reduce_log_sum_exp,
     "ReduceMax": CONVERT_REDUCE_MAX,

@@ -14,6 +14,7 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.relax import op as R
 
+from redfuser.frontend.element_types import element_type
 from redfuser.frontend.symbols import Symbols
 
 Inputs = Sequence[relax.Expr | None]
@@ -84,6 +85,11 @@ def constant(value: relax.Expr | None, what: str) -> np.ndarray:
 def output_count(attributes: Attributes) -> int:
     """How many outputs the node names."""
     return int(attributes["tvm_custom"]["num_outputs"])
+
+
+def output_type(attributes: Attributes) -> str:
+    """NumPy's name of the ONNX element type of the node's first output, ``int4`` and the like included."""
+    return element_type(attributes["tvm_custom"]["output_types"][0])
 
 
 def matmul(bb: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:

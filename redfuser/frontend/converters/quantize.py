@@ -1,4 +1,4 @@
-"""Quantisation whose stock converter divides by zero."""
+"""Quantisation: to and from integers of any width and 8-bit floats, by tensor, axis or block; products of such data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,76 @@ from collections.abc import Sequence
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs
+from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, optional, output_type, shape_of
+from redfuser.frontend.element_types import integer_limits
+
+
+def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """DequantizeLinear: ``(x - zero_point) · scale``, computed in float32 at least."""
+    data, scale, zero = inputs[0], inputs[1], optional(inputs, 2)
+    result, wide = output_type(attributes), _wide(dtype_of(scale))
+    axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
+    # Differences of 8- and 16-bit integers are exact in float32; those of int32 are taken before they are rounded.
+    exact = "int32" if dtype_of(data) == "int32" else wide
+    value = _cast(bb, data, exact)
+    if zero is not None:
+        value = bb.emit(R.subtract(value, _cast(bb, _aligned(bb, zero, data, axis, block), exact)))
+    factor = _cast(bb, _aligned(bb, scale, data, axis, block), wide)
+    return _cast(bb, bb.emit(R.multiply(_cast(bb, value, wide), factor)), result)
+
+
+def convert_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """QuantizeLinear: ``saturate(round(x / scale) + zero_point)``; halves are rounded to even."""
+    data, scale, zero = inputs[0], inputs[1], optional(inputs, 2)
+    axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
+    wide = _wide(dtype_of(scale))
+    factor = _cast(bb, _aligned(bb, scale, data, axis, block), wide)
+    scaled = bb.emit(R.divide(_cast(bb, data, wide), factor))
+    shift = None if zero is None else _cast(bb, _aligned(bb, zero, data, axis, block), wide)
+    return quantised(bb, scaled, shift, output_type(attributes), attributes)
+
+
+def quantised(
+    bb: relax.BlockBuilder, scaled: relax.Expr, shift: relax.Expr | None, target: str, attributes: Attributes
+) -> relax.Expr:
+    """Numbers in units of their scale, in a quantised type.
+
+    Args:
+        scaled: floating point.
+        shift: the zero point in the same type; None for zero.
+        target: NumPy's name of the ONNX type.
+    """
+    if target == "float4_e2m1fn":
+        return _to_float4(bb, scaled)
+    if target.startswith("float8"):
+        if not attributes.get("saturate", 1):
+            raise ValueError("saturate = 0 is not supported")
+        return R.astype(scaled, target)  # casts to 8-bit floats round and saturate
+    whole = bb.emit(R.round(scaled))
+    if shift is not None:
+        whole = bb.emit(R.add(whole, shift))
+    low, high = integer_limits(target)
+    held = target if low in (-128, -32768) or high in (255, 65535) else "int8" if low else "uint8"
+    wide = dtype_of(scaled)
+    bounded = bb.emit(R.minimum(bb.emit(R.maximum(whole, relax.const(low, wide))), relax.const(high, wide)))
+    return R.astype(bounded, held)
+
+
+def _to_float4(bb: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
+    """The nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, ties to the even code."""
+    wide = dtype_of(value)
+    magnitude = bb.emit(R.abs(value))
+
+    def multiples(step: float) -> relax.Expr:
+        whole = bb.emit(R.round(bb.emit(R.divide(magnitude, relax.const(step, wide)))))
+        return bb.emit(R.multiply(whole, relax.const(step, wide)))
+
+    nearest = multiples(2.0)
+    for bound, step in ((4.0, 1.0), (2.0, 0.5)):
+        nearest = bb.emit(R.where(bb.emit(R.less(magnitude, relax.const(bound, wide))), multiples(step), nearest))
+    bounded = bb.emit(R.minimum(nearest, relax.const(6.0, wide)))
+    negative = bb.emit(R.less(value, relax.const(0, wide)))
+    return R.astype(bb.emit(R.where(negative, bb.emit(R.negative(bounded)), bounded)), "float8_e4m3fn")
 
 
 def convert_dynamic_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
@@ -19,10 +88,67 @@ def convert_dynamic_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes:
     span = bb.emit(R.divide(bb.emit(R.subtract(high, low)), steps))
     scale = bb.emit(R.where(bb.emit(R.equal(span, zero)), one, span))
     offset = bb.emit(R.round(bb.emit(R.divide(bb.emit(R.negative(low)), scale))))
-    quantised = bb.emit(R.add(bb.emit(R.round(bb.emit(R.divide(data, scale)))), offset))
-    return [_as_byte(bb, quantised), scale, _as_byte(bb, offset)]
+    scaled = bb.emit(R.divide(data, scale))
+    return [quantised(bb, scaled, offset, "uint8", attributes), scale, quantised(bb, offset, None, "uint8", attributes)]
 
 
-def _as_byte(bb: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    low = bb.emit(R.maximum(value, relax.const(0, "float32")))
-    return R.astype(bb.emit(R.minimum(low, relax.const(255, "float32"))), "uint8")
+def convert_q_linear_mat_mul(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """QLinearMatMul: an exact integer product, scaled and quantised again."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+    left = _less_zero(bb, a, a_zero, rows=True)
+    product = bb.emit(R.matmul(left, _less_zero(bb, b, b_zero, rows=False), out_dtype="int32"))
+    left_scale = _of_rows(bb, _cast(bb, a_scale, "float32"), a)
+    factor = bb.emit(R.multiply(left_scale, _cast(bb, b_scale, "float32")))
+    factor = bb.emit(R.divide(factor, _of_rows(bb, _cast(bb, y_scale, "float32"), a)))
+    scaled = bb.emit(R.multiply(bb.emit(R.astype(product, "float32")), factor))
+    shift = _of_rows(bb, _cast(bb, y_zero, "float32"), a)
+    return quantised(bb, scaled, shift, output_type(attributes), attributes)
+
+
+def convert_mat_mul_integer(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """MatMulInteger: int32 sums of exact products."""
+    a = _less_zero(bb, inputs[0], optional(inputs, 2), rows=True)
+    return R.matmul(a, _less_zero(bb, inputs[1], optional(inputs, 3), rows=False), out_dtype="int32")
+
+
+def _less_zero(bb: relax.BlockBuilder, data: relax.Expr, zero: relax.Expr | None, rows: bool) -> relax.Expr:
+    """A factor of an integer product less its zero point, which may be one for each row, or each column."""
+    value = _cast(bb, data, "int32")
+    if zero is None:
+        return value
+    offset = _cast(bb, zero, "int32")
+    return bb.emit(R.subtract(value, _of_rows(bb, offset, data) if rows else offset))
+
+
+def _of_rows(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr) -> relax.Expr:
+    """A vector with an entry for each row as a column; anything else as it is."""
+    shape = shape_of(value)
+    is_vector = len(shape) == 1 and shape[0] > 1 and len(shape_of(data)) > 1
+    return bb.emit(R.expand_dims(value, -1)) if is_vector else value
+
+
+def _aligned(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr, axis: int, block: int) -> relax.Expr:
+    """A scale or zero point so that it broadcasts against the data: one for all, one an axis entry, one a block."""
+    shape = shape_of(data)
+    if len(shape_of(value)) == 0:
+        return value
+    axis %= max(len(shape), 1)
+    if block:
+        repeated = bb.emit(R.repeat(value, block, axis))
+        if shape_of(repeated)[axis] == shape[axis]:
+            return repeated
+        return bb.emit(R.strided_slice(repeated, [axis], [0], [shape[axis]]))
+    if len(shape_of(value)) > 1:
+        raise ValueError("scales by block need a block size")
+    extents = [1] * len(shape)
+    if shape_of(value)[0] > 1:
+        extents[axis] = shape_of(value)[0]
+    return bb.emit(R.reshape(value, extents))
+
+
+def _wide(dtype: str) -> str:
+    return dtype if dtype == "float64" else "float32"
+
+
+def _cast(bb: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
+    return value if dtype_of(value) == dtype else bb.emit(R.astype(value, dtype))

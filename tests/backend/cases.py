@@ -1,0 +1,92 @@
+"""ONNX's node cases of the operators that cascades are made of, by family."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.runner import Runner
+
+#: How the names of a family's cases begin, after ``test_``.
+FAMILIES = (
+    "argmax",
+    "argmin",
+    "attention",
+    "cumsum",
+    "dequantizelinear",
+    "dynamicquantizelinear",
+    "einsum",
+    "gelu",
+    "group_normalization",
+    "hardmax",
+    "instancenorm",
+    "l1normalization",
+    "l2normalization",
+    "layer_normalization",
+    "logsoftmax",
+    "lpnormalization",
+    "matmulinteger",
+    "mvn",
+    "nllloss",
+    "qlinearmatmul",
+    "quantizelinear",
+    "reduce_log_sum_exp",
+    "reduce",
+    "rms_normalization",
+    "rotary_embedding",
+    "sce",
+    "softmax",
+    "top_k",
+)
+_NAME = re.compile(f"test_({'|'.join(FAMILIES)})(_|$)")
+
+#: Runs a model on arrays.
+Run = Callable[[ModelProto, Sequence[np.ndarray]], Sequence[np.ndarray]]
+
+
+@cache
+def cases() -> dict[str, TestCase]:
+    """Every case of the families, by name."""
+    found = {case.name: case for case in collect_testcases(None) if _NAME.match(case.name)}
+    return dict(sorted(found.items()))
+
+
+def family_of(name: str) -> str:
+    """The family a case belongs to."""
+    match = _NAME.match(name)
+    assert match, name
+    return match.group(1)
+
+
+def check(case: TestCase, run: Run) -> None:
+    """Run a case and compare by ONNX's own rule.
+
+    Raises:
+        AssertionError: the numbers, a shape or a type differ.
+    """
+    for inputs, outputs in case.data_sets:
+        got = run(case.model, [_array(value) for value in inputs])
+        expected = [_array(value) for value in outputs]
+        Runner.assert_similar_outputs(*_comparable(expected, list(got)), case.rtol, case.atol)
+
+
+def _array(value: Any) -> np.ndarray:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def _comparable(expected: list[np.ndarray], got: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Types that NumPy's comparison doesn't know, as float32; they must be equal first."""
+    if [array.dtype for array in expected] != [array.dtype for array in got]:
+        raise AssertionError(f"types {[a.dtype.name for a in got]} instead of {[a.dtype.name for a in expected]}")
+    narrow = [array.dtype.kind == "V" and array.dtype.name != "bfloat16" for array in expected]
+    pairs = [
+        (a.astype(np.float32), b.astype(np.float32)) if special else (a, b)
+        for a, b, special in zip(expected, got, narrow, strict=True)
+    ]
+    return [a for a, _ in pairs], [b for _, b in pairs]
