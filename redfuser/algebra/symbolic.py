@@ -23,6 +23,7 @@ import sympy
 from redfuser.algebra.assumptions import Sign
 from redfuser.algebra.dependence import Kinds
 from redfuser.algebra.rounding import clipped, rounds
+from redfuser.algebra.specialise import is_constant
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Const, Expr, Load, Op, walk
 
@@ -60,7 +61,7 @@ class Reading:
         formula: the map.
         elements: values that vary with the shared axis and don't depend on earlier results.
         atoms: values that earlier results determine.
-        flags: the same for truth values, as 0 or 1.
+        flags: the same for truth values, as 0 or 1; and conditions that clear whole rows.
         parameters: values that neither determines, among them constants.
         rounded: symbols inside a rounding or clip that was read as if it weren't there.
         integral: whether one of those roundings gives an integer, which can't be NaN.
@@ -130,7 +131,7 @@ class _Reader:
 
     def operator(self, node: Op) -> Formula:
         if node.name == "select":
-            condition = self.visit(node.args[0], False)
+            condition = self.condition(node)
             chosen, otherwise = (self.visit(arg, False) for arg in node.args[1:])
             return condition * chosen + (1 - condition) * otherwise
         if self.relaxed and (rounds(node) or clipped(node) is not None):
@@ -148,6 +149,12 @@ class _Reader:
         if node.name in _NAMED:
             return _NAMED[node.name](*args)
         return sympy.Function(node.name, real=True)(*args)
+
+    def condition(self, select: Op) -> Formula:
+        """The condition of a choice; a flag too where it clears whole rows, whose earlier results may be 0 or NaN."""
+        node = select.args[0]
+        whole_rows = node not in self.kinds.varying and any(is_constant(arg, 0) for arg in select.args[1:])
+        return self.symbol(node, self.reading.flags, "c") if whole_rows else self.visit(node, False)
 
     def extremum(self, left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
         """(lower, upper) if one side is the maximum or minimum of the other."""

@@ -53,6 +53,11 @@ def held_type(kind: int, what: str) -> str:
     return held
 
 
+def is_narrow(name: str) -> bool:
+    """Whether a type, by NumPy's name, takes less than a byte."""
+    return name in _HELD
+
+
 def held_array(tensor: TensorProto) -> numpy.ndarray[Any, Any]:
     """The contents of a constant, in the type it is held in."""
     from onnx import numpy_helper

@@ -83,7 +83,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _parse_graph_initializers(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
-            self._nodes[tensor.name] = relax.const(held_array(tensor))
+            self._nodes[tensor.name] = relax.Constant(tvm.runtime.tensor(held_array(tensor)))
 
     def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
         for node in graph.node:

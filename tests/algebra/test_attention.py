@@ -77,6 +77,22 @@ def test_a_row_of_minus_infinity_is_nan_and_the_guard_makes_it_zero() -> None:
     assert (run(attention(wrap=nan_guard), s, TILES)[0][2] == 0).all()
 
 
+def cleared(p: Expr) -> Expr:
+    """Probabilities with zeros where a condition on the row, which the graph has as an input, holds."""
+    return op("select", op("eq", tensor("bias", ROW), literal(-math.inf)), literal(0), p)
+
+
+def test_a_row_that_the_graph_clears_is_zero_whatever_its_sum() -> None:
+    cascade, s = attention(wrap=cleared), scores(-math.inf)
+    finish = "select((bias[i] == -inf), 0, ((o.0[i, d] * exp((m.base[i] - m[i]))) / t[i]))"
+    assert str(derive(cascade).recurrences[-1].finish) == finish
+    v = np.random.default_rng(1).normal(size=(LENGTH, 4))
+    tensors = {t: {"s": s, "v": v, "bias": np.array([0, 0, -math.inf])}[t.name] for t in cascade.inputs}
+    found = Replay(cascade, derive(cascade), tensors).run(TILES)[cascade.reductions[-1].result]
+    np.testing.assert_allclose(found, direct(cascade, tensors)[cascade.reductions[-1].result], atol=1e-14)
+    assert (found[2] == 0).all()
+
+
 def test_half_precision_accumulates_in_float32() -> None:
     build = Builder()
     _, t, e = softmax(build, score(dtype="float16"))

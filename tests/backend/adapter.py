@@ -1,4 +1,4 @@
-"""``onnx.backend.base.Backend`` over compiled artifacts, so that ONNX's own test cases run through the whole compiler."""
+"""``onnx.backend.base.Backend`` over compiled artifacts: ONNX's own test cases through the whole compiler."""
 
 from __future__ import annotations
 
@@ -58,12 +58,7 @@ def deciding_inputs(model: ModelProto) -> set[str]:
     """Names of the graph's inputs that must be fixed before compiling."""
     places = {node.op_type: _DECIDING.get(node.op_type) for node in model.graph.node}
     places |= {operator: 1 for operator in places if operator.startswith("Reduce")}
-    read = {
-        name
-        for node in model.graph.node
-        for place, name in enumerate(node.input)
-        if place == places[node.op_type]
-    }
+    read = {name for node in model.graph.node for place, name in enumerate(node.input) if place == places[node.op_type]}
     return read & {value.name for value in model.graph.input}
 
 

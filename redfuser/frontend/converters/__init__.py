@@ -10,7 +10,8 @@ from redfuser.frontend.converters.elementwise import CONVERT_MAX, CONVERT_MIN, c
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
 from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
-from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_rms_norm
+from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_lp_norm, convert_rms_norm
+from redfuser.frontend.converters.padding import convert_pad
 from redfuser.frontend.converters.quantize import (
     convert_dequantize,
     convert_dynamic_quantize,
@@ -43,10 +44,12 @@ CONVERTERS: dict[str, Converter] = {
     "Gemm": convert_gemm,
     "IsInf": convert_is_inf,
     "LayerNormalization": convert_layer_norm,
+    "LpNormalization": convert_lp_norm,
     "MatMul": convert_mat_mul,
     "MatMulInteger": convert_mat_mul_integer,
     "Max": CONVERT_MAX,
     "Min": CONVERT_MIN,
+    "Pad": convert_pad,
     "Pow": convert_pow,
     "QLinearMatMul": convert_q_linear_mat_mul,
     "QuantizeLinear": convert_quantize,
@@ -71,6 +74,7 @@ _WIDENED = frozenset(
         "InstanceNormalization",
         "LayerNormalization",
         "LogSoftmax",
+        "LpNormalization",
         "MeanVarianceNormalization",
         "RMSNormalization",
         "ReduceL1",

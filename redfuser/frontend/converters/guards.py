@@ -7,7 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redfuser.frontend.converters.common import Attributes, Inputs, constant, dtype_of, optional, shape_of
+from redfuser.frontend.converters.common import (
+    Attributes,
+    Inputs,
+    constant,
+    dtype_of,
+    optional,
+    output_type,
+    shape_of,
+)
+from redfuser.frontend.element_types import is_narrow
+
+
+def _cast(inputs: Inputs, attributes: Attributes) -> str:
+    target = output_type(attributes)
+    if target.startswith("float8") and not attributes.get("saturate", 1):
+        return "saturate = 0"
+    return f"a cast to {target}" if is_narrow(target) else ""
 
 
 def _conv_transpose(inputs: Inputs, attributes: Attributes) -> str:
@@ -47,6 +63,7 @@ def _space_to_depth(inputs: Inputs, attributes: Attributes) -> str:
 
 
 _GUARDS: dict[str, Callable[[Inputs, Attributes], str]] = {
+    "Cast": _cast,
     "ConvTranspose": _conv_transpose,
     "LpPool": _lp_pool,
     "Mod": _mod,

@@ -55,6 +55,17 @@ def convert_rms_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
     return R.reshape(flat, shape)
 
 
+def convert_lp_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """LpNormalization: divided by the sum of magnitudes, or the root of the sum of squares; zeros stay zero."""
+    data, axes = inputs[0], [attributes.get("axis", -1)]
+    if attributes.get("p", 2) == 1:
+        norm = bb.emit(R.sum(bb.emit(R.abs(data)), axes, True))
+    else:
+        norm = bb.emit(R.sqrt(bb.emit(R.sum(bb.emit(R.multiply(data, data)), axes, True))))
+    zero, one = (relax.const(value, dtype_of(data)) for value in (0, 1))
+    return R.divide(data, bb.emit(R.where(bb.emit(R.equal(norm, zero)), one, norm)))
+
+
 def _expanded(bb: relax.BlockBuilder, value: relax.Expr, shape: Sequence[int]) -> relax.Expr:
     """A scale or bias in the full normalised shape."""
     return value if shape_of(value) == tuple(shape) else bb.emit(R.broadcast_to(value, tuple(shape)))

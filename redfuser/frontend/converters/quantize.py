@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, optional, output_type, shape_of
+from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, extents_of, optional, output_type, rank_of
 from redfuser.frontend.element_types import integer_limits
 
 
@@ -122,27 +122,27 @@ def _less_zero(bb: relax.BlockBuilder, data: relax.Expr, zero: relax.Expr | None
 
 def _of_rows(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr) -> relax.Expr:
     """A vector with an entry for each row as a column; anything else as it is."""
-    shape = shape_of(value)
-    is_vector = len(shape) == 1 and shape[0] > 1 and len(shape_of(data)) > 1
+    is_vector = rank_of(value) == 1 and rank_of(data) > 1 and extents_of(value) != (1,)
     return bb.emit(R.expand_dims(value, -1)) if is_vector else value
 
 
 def _aligned(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr, axis: int, block: int) -> relax.Expr:
     """A scale or zero point so that it broadcasts against the data: one for all, one an axis entry, one a block."""
-    shape = shape_of(data)
-    if len(shape_of(value)) == 0:
+    rank = rank_of(data)
+    if rank_of(value) == 0:
         return value
-    axis %= max(len(shape), 1)
+    axis %= max(rank, 1)
     if block:
         repeated = bb.emit(R.repeat(value, block, axis))
-        if shape_of(repeated)[axis] == shape[axis]:
+        extent = extents_of(data)[axis]
+        if extents_of(repeated)[axis] == extent:
             return repeated
-        return bb.emit(R.strided_slice(repeated, [axis], [0], [shape[axis]]))
-    if len(shape_of(value)) > 1:
+        return bb.emit(R.strided_slice(repeated, [axis], [0], [extent]))
+    if rank_of(value) > 1:
         raise ValueError("scales by block need a block size")
-    extents = [1] * len(shape)
-    if shape_of(value)[0] > 1:
-        extents[axis] = shape_of(value)[0]
+    extents = [1] * rank
+    if extents_of(value) != (1,):
+        (extents[axis],) = extents_of(value)
     return bb.emit(R.reshape(value, extents))
 
 

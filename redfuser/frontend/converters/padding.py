@@ -1,0 +1,40 @@
+"""Pad along some or all axes."""
+
+from __future__ import annotations
+
+from tvm import relax, topi
+from tvm.relax import op as R
+
+from redfuser.frontend.converters.common import Attributes, Inputs, constant, optional, rank_of, shape_of
+
+
+def convert_pad(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """Pad by constant amounts, which may be negative and then cut off; by a constant, the edge or a reflection."""
+    data, filler, chosen = inputs[0], optional(inputs, 2), optional(inputs, 3)
+    rank = rank_of(data)
+    amounts = constant(inputs[1], "pads").tolist()
+    axes = range(rank) if chosen is None else [axis % rank for axis in constant(chosen, "axes").tolist()]
+    before, after = [0] * rank, [0] * rank
+    for axis, low, high in zip(axes, amounts[: len(amounts) // 2], amounts[len(amounts) // 2 :], strict=True):
+        before[axis], after[axis] = int(low), int(high)
+    data = _cut(bb, data, before, after)
+    wider = [max(amount, 0) for amount in before], [max(amount, 0) for amount in after]
+    mode = attributes.get("mode", b"constant")
+    if mode == b"constant":
+        value = 0 if filler is None else constant(filler, "the value to pad with").reshape(-1)[0].item()
+        return bb.emit_te(topi.nn.pad, data, *wider, value)
+    if mode == b"reflect":
+        return bb.emit_te(topi.nn.mirror_pad, data, *wider, "REFLECT")
+    if mode == b"edge":
+        return bb.emit_te(topi.nn.replicate_pad, data, *wider)
+    raise ValueError(f"mode {mode.decode()} is not supported")
+
+
+def _cut(bb: relax.BlockBuilder, data: relax.Expr, before: list[int], after: list[int]) -> relax.Expr:
+    """The data less what negative amounts cut off."""
+    if min(*before, *after) >= 0:
+        return data
+    axes = range(len(before))
+    starts = [max(-amount, 0) for amount in before]
+    ends = [extent + min(amount, 0) for extent, amount in zip(shape_of(data), after, strict=True)]
+    return bb.emit(R.strided_slice(data, list(axes), starts, ends))

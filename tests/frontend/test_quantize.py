@@ -1,0 +1,91 @@
+"""Quantisation of every kind against ONNX's reference implementation, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from redfuser.errors import UnsupportedOperatorError
+from redfuser.frontend import lower
+from tests.frontend.running import graph_of, loaded, lower_and_run, single
+
+RNG = np.random.default_rng(0)
+X = (RNG.standard_normal((4, 6)) * 100).astype(np.float32)
+
+
+def check(proto: ModelProto, feeds: dict[str, np.ndarray]) -> None:
+    """Every output equals the reference's, narrow types in the whole bytes that hold them."""
+    expected = ReferenceEvaluator(proto).run(None, feeds)
+    for got, answer in zip(lower_and_run(proto, feeds), expected, strict=True):
+        if answer.dtype.kind == "f":
+            np.testing.assert_allclose(got, answer, rtol=1e-6)
+        else:
+            np.testing.assert_array_equal(got, answer.astype(got.dtype))
+
+
+@pytest.mark.parametrize("kind", ["INT8", "UINT8", "INT16", "UINT16", "INT4", "UINT4", "INT2", "UINT2"])
+def test_integers_of_every_width_saturate(kind: str) -> None:
+    zero = helper.make_tensor("zero", getattr(TensorProto, kind), [], [1])
+    proto = graph_of([helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"])], {"x": X}, ["y"], opset=25)
+    proto.graph.initializer.extend([numpy_helper.from_array(np.float32(1.5), "scale"), zero])
+    check(proto, {"x": X})
+
+
+def test_halves_round_to_even() -> None:
+    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32)
+    check(single("QuantizeLinear", {"x": x}, {"s": np.float32(1), "z": np.int8(0)}, opset=21), {"x": x})
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_scales_by_axis_and_by_block(axis: int) -> None:
+    extent = X.shape[axis]
+    by_axis = {"s": RNG.uniform(1, 2, extent).astype(np.float32), "z": np.arange(extent, dtype=np.uint8)}
+    check(single("QuantizeLinear", {"x": X}, by_axis, opset=21, axis=axis), {"x": X})
+    shape = list(X.shape)
+    shape[axis] //= 2
+    by_block = {"s": RNG.uniform(1, 2, shape).astype(np.float32), "z": np.ones(shape, np.int8)}
+    check(single("QuantizeLinear", {"x": X}, by_block, opset=21, axis=axis, block_size=2), {"x": X})
+    codes = RNG.integers(-128, 128, X.shape).astype(np.int8)
+    check(single("DequantizeLinear", {"x": codes}, by_block, opset=21, axis=axis, block_size=2), {"x": codes})
+
+
+def test_packed_weights_are_unpacked() -> None:
+    weights = RNG.integers(-8, 8, (6, 3))
+    tensor = helper.make_tensor("w", TensorProto.INT4, [6, 3], weights.reshape(-1).tolist())
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=2),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    proto = graph_of(nodes, {"x": X}, [], opset=21)
+    proto.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3]))
+    scales = RNG.uniform(1, 2, (3, 3)).astype(np.float32)
+    proto.graph.initializer.extend([tensor, numpy_helper.from_array(scales, "s")])
+    expected = X @ (weights * np.repeat(scales, 2, 0)).astype(np.float32)
+    np.testing.assert_allclose(lower_and_run(proto, {"x": X})[0], expected, rtol=1e-5)
+
+
+def test_products_of_quantised_matrices() -> None:
+    a, b = RNG.integers(0, 256, (2, 4, 6)).astype(np.uint8), RNG.integers(-128, 128, (6, 3)).astype(np.int8)
+    check(single("MatMulInteger", {"a": a, "b": b}, {"za": np.uint8(7), "zb": np.int8(-3)}, opset=21), {"a": a, "b": b})
+    rows = {"za": np.arange(4, dtype=np.uint8)}
+    flat = {"a": a[0], "b": b}
+    got = lower_and_run(single("MatMulInteger", flat, rows, opset=21), flat)[0]
+    np.testing.assert_array_equal(got, (a[0].astype(np.int32) - np.arange(4)[:, None]) @ b.astype(np.int32))
+
+
+def test_what_is_not_supported_is_refused() -> None:
+    constants = {"s": np.float32(1)}
+    refused = {
+        "saturate": single(
+            "QuantizeLinear", {"x": X}, constants, opset=21, output_dtype=TensorProto.FLOAT8E5M2, saturate=0
+        ),
+        "float8_e4m3fnuz": single(
+            "QuantizeLinear", {"x": X}, constants, opset=21, output_dtype=TensorProto.FLOAT8E4M3FNUZ
+        ),
+        "a cast to int4": single("Cast", {"x": X}, opset=21, to=TensorProto.INT4),
+    }
+    for words, proto in refused.items():
+        with pytest.raises(UnsupportedOperatorError, match=words):
+            lower(loaded(proto))
