@@ -85,8 +85,10 @@ def test_large_constants_are_not_made() -> None:
 
 def test_a_shape_that_would_fill_the_memory_is_not_evaluated() -> None:
     nodes = [node("ConstantOfShape", ["shape"], "a"), node("ReduceSum", ["a"], "y", keepdims=0)]
-    result = normalise(graph_of(nodes, {}, ["y"], {"shape": np.array([1 << 40, 1 << 20])}))
+    result = normalise(graph_of(nodes, {}, ["y"], {"shape": np.array([1 << 20, 1 << 20])}))
     assert operators(result) == ["ConstantOfShape", "ReduceSum"]
+    with pytest.raises(ModelError, match="'a' has the shape"):
+        normalise(graph_of(nodes, {}, ["y"], {"shape": np.array([1 << 40, 1 << 20])}))
 
 
 def test_stored_weights_stay_quantised_and_random_numbers_random() -> None:
