@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander, flatten_reduced, reduced_extent
 from redfuser.cascade.graph import Definition, Graph
-from redfuser.expr import Axis, Expr, Op, axes_of, axis, loads
-from redfuser.indexing import replace
+from redfuser.expr import Axis, Expr, Op, axes_of, axis, loads, substitute
+from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
 
 
@@ -59,13 +59,16 @@ def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -
     """
     found: dict[str, None] = {}
     seen: set[tuple[str, frozenset[int]]] = set()
-    pending: list[tuple[Expr, frozenset[Axis]]] = [(definition.body, frozenset(definition.reduced))]
+    folded = frozenset(definition.reduced)
+    pending: list[tuple[Expr, dict[Axis, Expr]]] = [(definition.body, {})]
     above = ancestry.of[definition.tensor.name] & ~ancestry.mask([definition.tensor.name])
     while pending:
-        body, folded = pending.pop(0)
+        body, where = pending.pop(0)
         for node in loads(body):
             name = node.tensor.name
-            touched = frozenset(k for k, i in enumerate(node.indices) if axes_of(i) & folded)
+            # Over the definition's own axes: behind a Reshape, only the composed index shows what a place depends on.
+            indices = [linear(substitute(i, where)).expr() for i in node.indices]
+            touched = frozenset(k for k, i in enumerate(indices) if axes_of(i) & folded)
             source = graph.definitions.get(name)
             if source is None or (name, touched) in seen:
                 continue
@@ -74,7 +77,7 @@ def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -
                 if not touched:
                     found.setdefault(name)
             elif not ancestry.readers[name] & above & ~ancestry.mask(found):
-                pending.append((source.body, frozenset(source.axes[k] for k in touched)))
+                pending.append((source.body, dict(zip(source.axes, indices, strict=True))))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redfuser.cascade.detect import Detection, detect
-from redfuser.expr import axis, index, op
+from redfuser.expr import Axis, Expr, axis, index, op
 from tests.cascade.build import GraphBuilder, at, attention, axes, matmul, number, softmax
 
 
@@ -42,6 +42,24 @@ def test_transposed_and_reshaped_output_is_stored_in_place() -> None:
     (output,) = cascade.outputs
     assert output.tensor == flat
     assert str(output.indices[1]) == "((i0 * 4) + j2)"
+
+
+def test_a_detour_through_one_axis_doesnt_part_a_cascade() -> None:
+    g = GraphBuilder()
+    x, v = g.input("x", 2, 3, 8), g.input("v", 2, 8, 4)
+    p = softmax(g, x)
+    (flat,), (a, b, c) = axes("f", 48), axes("r", 2, 3, 8)
+    line = g.define("line", (flat,), at(p, *digits(flat)))
+    place = op("add", op("add", op("mul", a, index(24)), op("mul", b, index(8))), c)
+    back = g.define("back", (a, b, c), at(line, place))
+    (cascade,) = detect(g.graph(matmul(g, "o", back, v))).cascades
+    assert [r.combiner for r in cascade.reductions] == ["max", "sum", "sum"]
+
+
+def digits(flat: Axis) -> tuple[Expr, Expr, Expr]:
+    """Where the element of a [2, 3, 8] tensor lies whose place in memory is ``flat``."""
+    rest = op("floormod", flat, index(24))
+    return op("floordiv", flat, index(24)), op("floordiv", rest, index(8)), op("floormod", flat, index(8))
 
 
 def test_grouped_query_heads_become_two_row_axes() -> None:

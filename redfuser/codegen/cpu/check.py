@@ -84,8 +84,10 @@ def _with_holes(value: Array, random: np.random.Generator) -> Array:
 
 
 def _with_empty_rows(value: Array, empty: float | bool) -> Array:
-    if value.ndim:
-        value.reshape(-1, value.shape[-1])[::7] = empty
+    """An only row stays: a mask that every row shares would hide everything, and leave nothing finite to compare."""
+    rows = value.reshape(-1, value.shape[-1] if value.ndim else 1)
+    if len(rows) > 1:
+        rows[::7] = empty
     return value
 
 

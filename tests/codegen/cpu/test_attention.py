@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from redfuser.codegen.cpu import check_kernel, generate
+from redfuser.codegen.cpu.check import trial_inputs
 from redfuser.expr import Expr, number, op
 from tests.codegen.cpu.programs import assert_matches, run, target
 from tests.tile.build import STRATEGIES, Attention, program
@@ -124,6 +125,12 @@ def test_the_check_accepts_a_right_kernel(form: str) -> None:
     attended = program(FORMS[form].cascade(), "single-segment", 1, "i", i=16, j=16)
     error = check_kernel(attended, generate(attended, target()), target(), seed=3)
     assert error is not None and error.passed
+
+
+def test_the_check_leaves_something_to_see_of_a_mask_that_all_rows_share() -> None:
+    attended = program(Attention(mask="bool", q_len=1, kv_len=33).cascade(), "single-segment", 1, "i", i=1, j=16)
+    (shared,) = [tensor for tensor in attended.inputs if tensor.dtype == "bool"]
+    assert all(inputs[shared.name].any() for inputs in trial_inputs(attended, seed=0))
 
 
 def test_the_check_refuses_a_wrong_kernel() -> None:
