@@ -131,8 +131,13 @@ def cascade(name: str) -> ModelProto:
     Raises:
         KeyError: no such graph.
     """
+    return parsed(GRAPHS[name])
+
+
+def parsed(graph: str, opset: int = 18) -> ModelProto:
+    """A graph in ONNX's text form as a checked model."""
     from onnx import checker, parser
 
-    model = parser.parse_model(HEAD.format(opset=18) + GRAPHS[name])
+    model = parser.parse_model(HEAD.format(opset=opset) + graph)
     checker.check_model(model)
     return model

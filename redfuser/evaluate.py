@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, walk
+from redfuser.expr import PAIR, Axis, Const, Expr, Load, Op, Tensor, walk
 
 Array = np.ndarray[Any, Any]
 
@@ -23,9 +23,13 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The NumPy type of a dtype name, ``bfloat16`` and the ``float8`` types included.
 
+    A pair is a complex number, its value the real part: NumPy orders these as pairs are ordered.
+
     Raises:
         TypeError: there is no such type.
     """
+    if name == PAIR:
+        return np.dtype(np.complex128)
     try:
         return np.dtype(name)
     except TypeError:
@@ -67,7 +71,8 @@ def evaluate(
             if isinstance(node, Axis):
                 values[node] = np.asarray(axes[node])
             elif isinstance(node, Const):
-                values[node] = np.asarray(node.value, dtype=_working(node.dtype, dtype))
+                constant = extreme_pair(node.value) if node.dtype == PAIR else node.value
+                values[node] = np.asarray(constant, dtype=_working(node.dtype, dtype))
             elif isinstance(node, Load):
                 gathered = _gather(np.asarray(tensors[node.tensor]), [values[i] for i in node.indices])
                 values[node] = gathered.astype(_working(node.dtype, dtype), copy=False)
@@ -75,6 +80,11 @@ def evaluate(
                 assert isinstance(node, Op)
                 values[node] = _apply(node, [values[a] for a in node.args], dtype)
     return values[expr]
+
+
+def extreme_pair(value: float) -> complex:
+    """The pair below all others for minus infinity, the one above them for infinity: above even a NaN."""
+    return complex(value, value) if value < 0 else complex(math.nan, math.nan)
 
 
 def open_mesh(axes: Sequence[Axis], ranges: Mapping[Axis, range] | None = None) -> dict[Axis, Array]:
@@ -144,9 +154,17 @@ def _as_slices(array: Array, indices: list[Array]) -> Array | None:
 def _apply(node: Op, args: list[Array], dtype: str | None) -> Array:
     if node.name == "cast":
         return convert(args[0], node.dtype, dtype)
+    if node.name == "value":
+        return convert(args[0].real, node.dtype, dtype)
     if node.name == "div" and args[0].dtype.kind in "iu":
         return np.asarray(np.trunc(args[0] / args[1]).astype(args[0].dtype))
     return np.asarray(_FUNCTIONS[node.name](*args))
+
+
+def _pair(value: Array, position: Array) -> Array:
+    result = np.empty(np.broadcast_shapes(value.shape, position.shape), np.complex128)
+    result.real, result.imag = value, position
+    return result
 
 
 def _erf(x: Array) -> Array:
@@ -183,6 +201,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "or": np.logical_or,
     "not": np.logical_not,
     "select": np.where,
+    "pair": _pair,
+    "position": lambda pairs: pairs.imag.astype(np.int64),
     "abs": np.abs,
     "round": np.rint,
     "sigmoid": _sigmoid,

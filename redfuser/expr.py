@@ -14,6 +14,9 @@ from typing import TypeVar
 from typing import cast as typed
 
 INDEX = "int64"
+#: dtype of a value together with a position. Pairs are ordered by value, NaN above all, then by position: what
+#: selections (argmax, top-k) fold. Where the lowest position must win a maximum, it is kept negated.
+PAIR = "pair"
 
 UNARY = (
     *("abs", "exp", "exp2", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan"),
@@ -42,6 +45,9 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "not": (1, "(not {})"),
     "select": (3, "select({}, {}, {})"),
     "cast": (1, "cast({})"),
+    "pair": (2, "pair({}, {})"),
+    "value": (1, "value({})"),
+    "position": (1, "position({})"),
     **{name: (1, name + "({})") for name in UNARY},
 }
 
@@ -199,8 +205,8 @@ def index(value: int) -> Const:
 
 
 def number(value: float, dtype: str) -> Const:
-    """A constant of a floating-point or integer ``dtype``; of an integer type, infinity is its extreme value."""
-    if "float" in dtype:
+    """A constant of ``dtype``; infinity is the extreme value of an integer type, and the extreme pair."""
+    if "float" in dtype or dtype == PAIR:
         return Const(dtype, float(value))
     if value in (float("inf"), float("-inf")):
         signed = not dtype.startswith("uint")
@@ -219,6 +225,30 @@ def op(name: str, *args: Expr) -> Expr:
 def cast(value: Expr, dtype: str) -> Expr:
     """Convert a value; no node when the dtype is the same."""
     return value if value.dtype == dtype else Op(dtype, "cast", (value,))
+
+
+def pair(value: Expr, position: Expr) -> Expr:
+    """A value with the position it comes from."""
+    return Op(PAIR, "pair", (value, position))
+
+
+def value_of(item: Expr, dtype: str) -> Expr:
+    """The value of a pair, of type ``dtype``."""
+    return Op(dtype, "value", (item,))
+
+
+def position_of(item: Expr) -> Expr:
+    """The position of a pair."""
+    return Op(INDEX, "position", (item,))
+
+
+def taken_apart(node: Expr) -> Expr:
+    """The part of a pair that is taken from one just made; any other node as it is."""
+    if isinstance(node, Op) and node.name in ("value", "position"):
+        made = node.args[0]
+        if isinstance(made, Op) and made.name == "pair":
+            return cast(made.args[0], node.dtype) if node.name == "value" else made.args[1]
+    return node
 
 
 def load(tensor: Tensor, *indices: Expr) -> Load:

@@ -20,7 +20,7 @@ MESH = open_mesh((ROW, COLUMN))
 def test_every_operator_has_a_meaning() -> None:
     from redfuser.evaluate import _FUNCTIONS
 
-    assert set(OPERATORS) == set(_FUNCTIONS) | {"cast"}
+    assert set(OPERATORS) == set(_FUNCTIONS) | {"cast", "value"}
 
 
 def test_loads_broadcast_in_any_index_order() -> None:

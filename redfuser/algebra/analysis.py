@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -12,10 +12,11 @@ from redfuser.algebra.budget import Budget
 from redfuser.algebra.closure import Closure, close
 from redfuser.algebra.guards import hoist
 from redfuser.algebra.monoids import pair
+from redfuser.algebra.selection import transport
 from redfuser.algebra.separation import Separation, Symbol, separate
 from redfuser.algebra.symbolic import Reading, read
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Expr, Tensor, loads
+from redfuser.expr import PAIR, Expr, Tensor, loads
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Analysis:
         reading: the map as a formula.
         separation: how it comes apart.
         closure: its basis and change of base.
+        finish: of a selection, the final value where it isn't the state itself.
     """
 
     reduction: Reduction
@@ -35,6 +37,7 @@ class Analysis:
     reading: Reading
     separation: Separation
     closure: Closure
+    finish: Expr | None = None
 
     @property
     def streamed(self) -> dict[Symbol, Expr]:
@@ -62,7 +65,10 @@ def analyse(
         NotFusible: it hasn't, or the proof wasn't found in the budget.
     """
     if not cascade.dependencies(reduction):
-        return _plain(reduction)
+        return _plain(reduction, reduction.map)
+    if reduction.result.dtype == PAIR:
+        element, finish = transport(reduction, cascade, sign)
+        return replace(_plain(reduction, element), finish=finish)
     expr = hoist(reduction.map, cascade)
     reading = read(expr, cascade, sign, relaxed)
     separation = separate(reading, expr, reduction.combiner, budget)
@@ -74,8 +80,8 @@ def analyse(
     return Analysis(reduction, expr, reading, separation, closure)
 
 
-def _plain(reduction: Reduction) -> Analysis:
+def _plain(reduction: Reduction, map: Expr) -> Analysis:
     """A map without earlier results is its own element."""
     element = sympy.Symbol("x0", real=True)
-    reading = Reading(element, elements={element: reduction.map})
-    return Analysis(reduction, reduction.map, reading, Separation("mul", element), Closure((element,), sympy.eye(1)))
+    reading = Reading(element, elements={element: map})
+    return Analysis(reduction, map, reading, Separation("mul", element), Closure((element,), sympy.eye(1)))

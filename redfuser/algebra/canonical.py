@@ -75,7 +75,9 @@ def canonical(cascade: Cascade) -> tuple[Cascade, Names]:
 def _renamed(cascade: Cascade, names: Names, used: frozenset[Tensor]) -> Cascade:
     def reduction(item: Reduction) -> Reduction:
         axes = tuple(names.axes[a] for a in item.axes)
-        return Reduction(names.tensor(item.result), item.combiner, axes, names.axes[item.over], names.expr(item.map))
+        rank = None if item.rank is None else names.axes[item.rank]
+        over, element = names.axes[item.over], names.expr(item.map)
+        return Reduction(names.tensor(item.result), item.combiner, axes, over, element, rank)
 
     outputs: tuple[Output, ...] = ()
     results = {item.result for item in (*cascade.producers, *cascade.reductions)}

@@ -47,7 +47,9 @@ def symbolic(analyses: tuple[Analysis, ...]) -> tuple[Proof, ...]:
         law = pair(analysis.reduction.combiner, separation.transform)
         if law is not None and (separation.identity or separation.entangled):
             proofs.append(Proof(f"{name}: {law.law}", "monoid table"))
-        if analysis.map != analysis.reduction.map:
+        if analysis.finish is not None:
+            proofs.append(Proof(f"{name}: F(x,D) increases with x, and so selects what x does", "signs"))
+        elif analysis.map != analysis.reduction.map:
             proofs.append(Proof(f"{name}: a NaN among its weights is a NaN in their sum", "guard proof"))
     return tuple(proofs)
 
@@ -128,21 +130,33 @@ def _pairs(
         values = {**tensors, **found}
         for reduction in cascade.reductions:
             expected = reduced(reduction, reduction.map, values, range(cascade.axis.extent), FLOAT)
-            yield name, reduction, found[reduction.result], expected, values
+            result, expected = (_values(reduction, array) for array in (found[reduction.result], expected))
+            yield name, reduction, result, expected, values
+
+
+def _values(reduction: Reduction, array: Array) -> Array:
+    """What is compared: of pairs the values, of a list the places that the elements fill.
+
+    Positions belong to their values; which one wins a tie is a law of the combiner.
+    """
+    if reduction.rank is not None:
+        array = array[..., : reduction.over.extent]
+    return array.real if array.dtype.kind == "c" else array
 
 
 def _scale(reduction: Reduction, values: dict[Tensor, Array], results: frozenset[Tensor]) -> Array:
     """Magnitude against which an error counts."""
-    mesh = open_mesh((*reduction.axes, reduction.over))
-    shape = (*reduction.result.shape, reduction.over.extent)
-    total = np.full(reduction.result.shape, _FLOOR)
+    axes = (*reduction.element_axes, reduction.over)
+    shape = tuple(a.extent for a in axes)
+    total = np.full(shape[:-1], _FLOOR)
     with np.errstate(all="ignore"):
         for nudge in (0.0, _NUDGE):
             nudged = {t: value * (1 + nudge) if t in results else value for t, value in values.items()}
-            elements = np.broadcast_to(np.abs(evaluate(reduction.map, nudged, mesh, FLOAT)), shape)
-            sizes = np.sum(elements, axis=-1) if reduction.combiner == "sum" else np.max(elements, axis=-1)
+            elements = evaluate(reduction.map, nudged, open_mesh(axes), FLOAT)
+            sizes = np.broadcast_to(np.abs(elements.real), shape)
+            sizes = np.sum(sizes, axis=-1) if reduction.combiner == "sum" else np.max(sizes, axis=-1)
             total = total + np.where(np.isfinite(sizes), sizes, 1.0)
-    return total
+    return total if reduction.rank is None else total[..., np.newaxis]
 
 
 def _error(found: Array, expected: Array, scale: Array) -> Array:

@@ -81,6 +81,24 @@ def largest(count: int) -> Monoid:
     return Monoid("topk", "top-k", (), combine)
 
 
+def smallest(count: int) -> Monoid:
+    """The ``count`` smallest of a bag, as an ascending tuple; NaN counts as largest, as in ONNX."""
+
+    def key(value: float) -> tuple[bool, float]:
+        return math.isnan(value), value
+
+    def combine(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(sorted(a + b, key=key)[:count])
+
+    return Monoid("bottomk", "bottom-k", (), combine)
+
+
+def monoid(combiner: str, count: int = 1) -> Monoid:
+    """⊕ by name; ``count`` is the length of a list."""
+    lists = {"topk": largest, "bottomk": smallest}
+    return lists[combiner](count) if combiner in lists else MONOIDS[combiner]
+
+
 def _first_largest(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
     return max(a, b, key=lambda pair: (pair[0], -pair[1]))
 
@@ -130,6 +148,8 @@ PAIRS: tuple[Pair, ...] = (
     Pair("min", "mul", "c > 0"),
     Pair("topk", "add"),
     Pair("topk", "mul", "c > 0"),
+    Pair("bottomk", "add"),
+    Pair("bottomk", "mul", "c > 0"),
     Pair("prod", "pow", "x > 0"),
     Pair("max", "min"),
     Pair("min", "max"),

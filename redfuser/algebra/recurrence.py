@@ -80,6 +80,8 @@ def _pivot(pivot: Formula, dtype: str) -> Const:
 
 def _finish(analysis: Analysis, cascade: Cascade) -> Expr:
     """The state re-based to the true values, then the deferred factor, both with ⊗."""
+    if analysis.finish is not None:
+        return analysis.finish
     dtype = names.accumulator(analysis.reduction.result.dtype)
     leaves: dict[Symbol, Expr] = dict(analysis.reading.leaves)
     for symbol, atom in analysis.streamed.items():

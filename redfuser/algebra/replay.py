@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from redfuser.algebra.derivation import Derivation, Recurrence
-from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.evaluate import evaluate, open_mesh
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.combiners import accumulate, identity, join
+from redfuser.evaluate import convert, evaluate, open_mesh
 from redfuser.expr import Expr, Tensor
 
 Array = np.ndarray[Any, Any]
 Values = dict[Tensor, Array]
 
-COMBINE: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 TRANSFORM: dict[str, np.ufunc] = {
     "mul": np.multiply,
     "add": np.add,
@@ -39,12 +39,13 @@ def direct(cascade: Cascade, tensors: Mapping[Tensor, Array], dtype: str | None 
 
 def reduced(reduction: Reduction, element: Expr, values: Values, part: range, dtype: str | None) -> Array:
     """⊕ of ``element`` over part of the reduction's axis, one value for each point of its axes."""
-    axes = (*reduction.axes, reduction.over)
+    axes = (*reduction.element_axes, reduction.over)
     mesh = open_mesh(axes, {reduction.over: part})
-    shape = (*(a.extent for a in reduction.axes), len(part))
+    shape = (*(a.extent for a in axes[:-1]), len(part))
     elements = np.broadcast_to(evaluate(element, values, mesh, dtype), shape)
+    empty = np.full(reduction.result.shape, identity(reduction.combiner, elements.dtype), elements.dtype)
     with np.errstate(all="ignore"):
-        return np.asarray(COMBINE[reduction.combiner].reduce(elements, axis=-1, dtype=elements.dtype))
+        return accumulate(reduction.combiner, empty, elements)
 
 
 class Replay:
@@ -111,8 +112,8 @@ class Replay:
         state: Values = {}
         for reduction, recurrence in self._items():
             for part in recurrence.state:
-                kind = np.float64 if self.dtype == "float64" else part.tensor.dtype
-                state[part.tensor] = np.full(part.tensor.shape, IDENTITIES[part.combiner], dtype=kind)
+                kind = convert(np.zeros(0), part.tensor.dtype, self.dtype).dtype
+                state[part.tensor] = np.full(part.tensor.shape, identity(part.combiner, kind), kind)
             self._close(state, reduction, recurrence)
         return state
 
@@ -135,7 +136,7 @@ class Replay:
                 total = pieces[0]
                 with np.errstate(all="ignore"):
                     for piece in pieces[1:]:
-                        total = COMBINE[part.combiner](total, piece)
+                        total = join(part.combiner, total, piece)
                 new[part.tensor] = np.asarray(total)
             self._close(new, reduction, recurrence)
         return new
@@ -153,6 +154,6 @@ class Replay:
                     continue
                 rho = self._at(reduction, factor, values)
                 piece = TRANSFORM[recurrence.transform](old[source.tensor], rho)
-                total = piece if total is None else COMBINE[part.combiner](total, piece)
+                total = piece if total is None else join(part.combiner, total, piece)
         assert total is not None
         return np.asarray(total)

@@ -130,7 +130,14 @@ class Small:
     def _cascade(self) -> Cascade:
         original, over = self.original, self.axes[self.original.axis]
         reductions = tuple(
-            Reduction(self.tensor(r.result), r.combiner, self._axes_of_result(r.result), over, self.expr(r.map))
+            Reduction(
+                self.tensor(r.result),
+                r.combiner,
+                self._axes_of_result(r.result),
+                over,
+                self.expr(r.map),
+                self.axes[r.rank] if r.rank is not None else None,
+            )
             for r in original.reductions
         )
         rows = (self.scenario, *(self.axes[a] for a in original.rows if a in self.axes))

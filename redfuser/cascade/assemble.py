@@ -26,19 +26,21 @@ class _OutputRefused(Exception):
 
 
 class Assembler:
-    """Builds the cascade of one group; every step may refuse with a reason."""
+    """Builds the cascade of one group and what follows it; every step may refuse with a reason."""
 
-    def __init__(self, graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> None:
+    def __init__(self, graph: Graph, ancestry: Ancestry, members: Sequence[str], followers: Sequence[str] = ()) -> None:
         self.graph = graph
         self.ancestry = ancestry
         self.members = tuple(members)
+        self.followers = tuple(followers)
         names = candidates(graph, ancestry, members)
         self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
-        plain = Expander(graph, ancestry, members)
+        inside = [*members, *followers]
+        plain = Expander(graph, ancestry, inside)
         stop: set[str] = set()
         while True:
             try:
-                self.outputs = find_outputs(graph, ancestry, members, plain, stop)
+                self.outputs = find_outputs(graph, ancestry, inside, plain, stop)
                 refused = self._place(names)
             except (_OutputRefused, NotSeparable) as refusal:
                 if refusal.name in stop or not plain.reaches(refusal.name):
@@ -51,8 +53,8 @@ class Assembler:
 
     def _place(self, names: Sequence[str]) -> frozenset[str]:
         """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
-        self.expander = Expander(self.graph, self.ancestry, [*self.members, *names])
-        self.placement = Placement(self.graph, self.members, self.shared, self.expander)
+        self.expander = Expander(self.graph, self.ancestry, [*self.members, *self.followers, *names])
+        self.placement = Placement(self.graph, self.members, self.shared, self.expander, self.followers)
         self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.outputs}
         maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]
         self.producers, refused = place_producers(self.graph, names, self.shared, maps, self.expander)
@@ -126,13 +128,18 @@ class Assembler:
         producers = tuple(naming.producer(k, p) for k, p in enumerate(self.producers))
         places, maps = self.placement.places, self.placement.maps
         reductions = tuple(naming.reduction(k, m, places[m], maps[m]) for k, m in enumerate(self.members))
+        folded = self.placement.folded
+        epilogues = tuple(
+            naming.epilogue(len(reductions) + k, f, places[f], maps[f], folded[f]) for k, f in enumerate(self.followers)
+        )
         outputs = tuple(naming.output(name, *self.values[name]) for name in self.outputs)
-        own = {r.result for r in (*producers, *reductions)}
-        exprs = [*(r.map for r in (*producers, *reductions)), *(o.value for o in outputs)]
+        items = (*producers, *reductions, *epilogues)
+        own = {r.result for r in items}
+        exprs = [*(r.map for r in items), *(o.value for o in outputs)]
         inputs = dict.fromkeys(n.tensor for e in exprs for n in loads(e) if n.tensor not in own)
         _check_bounds(exprs)
         cascade = Cascade(
-            name, tuple(rows), self.shared, tuple(inputs), producers, reductions, outputs, self._onnx_nodes()
+            name, tuple(rows), self.shared, tuple(inputs), producers, reductions, outputs, self._onnx_nodes(), epilogues
         )
         cascade.verify()
         return cascade
@@ -140,7 +147,8 @@ class Assembler:
     def _row_digits(self, parts: Mapping[Axis, tuple[Axis, ...]]) -> set[Axis]:
         """Digits of the root's axes that some other member keeps; all of them where the root stands alone."""
         if len(self.members) == 1:
-            return {d for p in parts.values() for d in p}
+            rank = self.graph.definitions[self.members[0]].rank
+            return {d for a, p in parts.items() for d in p if a != rank}
         split = substitution(parts)
         places = [self.placement.places[m] for m in self.members[:-1]]
         return {a for place in places for value in place.values() for a in axes_of(replace(value, split))}

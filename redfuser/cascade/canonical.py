@@ -47,6 +47,7 @@ def canonicalise(cascade: Cascade) -> Canonical:
         inputs=tuple(renamed.values()),
         producers=reductions(cascade.producers),
         reductions=reductions(cascade.reductions),
+        epilogues=reductions(cascade.epilogues),
         outputs=outputs,
         onnx_nodes=(),
     )

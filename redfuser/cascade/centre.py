@@ -28,6 +28,7 @@ def sharpen_centres(cascade: Cascade) -> Cascade:
     return replace(
         cascade,
         reductions=tuple(_reduction(r, doubled) for r in cascade.reductions),
+        epilogues=tuple(replace(r, map=_narrow(r.map, cascade.axis, doubled)) for r in cascade.epilogues),
         outputs=tuple(replace(o, value=_narrow(o.value, cascade.axis, doubled)) for o in cascade.outputs),
     )
 

@@ -12,6 +12,7 @@ from redfuser.cascade.grouping import group_reductions
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.placement import NotPlaceable
+from redfuser.expr import PAIR, Expr, loads
 from redfuser.reason import Reason
 
 #: Reasons that keep apart what is a chain of reductions all the same.
@@ -69,10 +70,11 @@ def detect(graph: Graph) -> Detection:
     counts: dict[str, int] = {}
     home: dict[str, str] = {}
     for members in grouping.groups:
-        if len(members) == 1 and not _broadcasts_back(graph, members[0]):
+        followers = grouping.followers.get(members, ())
+        if len(members) == 1 and not followers and not _may_be_one(graph, members[0]):
             continue
         try:
-            cascade = Assembler(graph, ancestry, members).build("candidate")
+            cascade = _assemble(graph, ancestry, members, followers)
         except (NotPlaceable, NotSeparable) as refusal:
             if len(members) > 1:
                 rejected.append(Rejected(members, _nodes(graph, members), refusal.reason))
@@ -101,13 +103,34 @@ def detect(graph: Graph) -> Detection:
 
 
 def is_cascade(cascade: Cascade) -> bool:
-    """At least two reductions, or one whose result is used on every element of the axis again."""
-    again = any(cascade.axis in output.axes for output in cascade.outputs)
-    return len(cascade.reductions) > 1 or again
+    """At least two reductions, or one whose result is used on elements of the axis again: on all, or a selected one."""
+    again = any(cascade.axis in output.axes or _gathers(cascade, output.value) for output in cascade.outputs)
+    return len(cascade.reductions) + len(cascade.epilogues) > 1 or again
+
+
+def _gathers(cascade: Cascade, value: Expr) -> bool:
+    """Whether an element is read at a position that the cascade selects."""
+    results = {reduction.result for reduction in cascade.reductions}
+    return any(node.tensor in results for read in loads(value) for i in read.indices for node in loads(i))
+
+
+def _assemble(graph: Graph, ancestry: Ancestry, members: tuple[str, ...], followers: tuple[str, ...]) -> Cascade:
+    """The cascade with what follows it; without, where that has no place in it."""
+    try:
+        return Assembler(graph, ancestry, members, followers).build("candidate")
+    except (NotPlaceable, NotSeparable):
+        if not followers:
+            raise
+    return Assembler(graph, ancestry, members).build("candidate")
+
+
+def _may_be_one(graph: Graph, name: str) -> bool:
+    """Whether a lone reduction may make a cascade: a cheap filter before the full analysis."""
+    return graph.definitions[name].tensor.dtype == PAIR or _broadcasts_back(graph, name)
 
 
 def _broadcasts_back(graph: Graph, name: str) -> bool:
-    """Whether a lone reduction's result soon meets a larger tensor: a cheap filter before the full analysis."""
+    """Whether a lone reduction's result soon meets a larger tensor."""
     size = graph.definitions[name].tensor.size
     if name in graph.outputs or not graph.definitions[name].reduced:
         return False

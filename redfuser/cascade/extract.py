@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redfuser.cascade.bands import Band, find_band
@@ -38,6 +39,7 @@ class _GraphReader:
         self.fragments: dict[Any, Fragment | None] = {}
         self.constants: dict[Any, str] = {}
         self.bands: dict[str, Band | None] = {}
+        self.items: dict[str, tuple[Tensor, ...]] = {}
 
     def read(self) -> tuple[Graph, dict[str, Any]]:
         from tvm import relax
@@ -78,13 +80,17 @@ class _GraphReader:
         self.values[name] = binding.var
         is_tir = isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir"
         function = self.module[value.args[0]] if is_tir else None
-        if isinstance(function, tirx.PrimFunc) and isinstance(binding.var.struct_info, relax.TensorStructInfo):
+        if isinstance(function, tirx.PrimFunc):
             arguments = [self._name(a) for a in value.args[1].fields]
             if self._instantiate(name, self._fragment(value.args[0], function), arguments):
                 self.inputs_of[name] = tuple(arguments)
                 return
         elif isinstance(value, relax.Var):
-            self._alias(name, value)
+            shape = tuple(int(s) for s in value.struct_info.shape)
+            self._alias(name, Tensor(self._name(value), shape, str(value.struct_info.dtype)))
+            return
+        elif isinstance(value, relax.TupleGetItem) and self._name(value.tuple_value) in self.items:
+            self._alias(name, self.items[self._name(value.tuple_value)][int(value.index)])
             return
         read: list[str] = []
 
@@ -96,14 +102,11 @@ class _GraphReader:
         self.inputs_of[name] = tuple(read)
         self.outputs |= set(read)
 
-    def _alias(self, name: str, value: Any) -> None:
-        source = self._name(value)
-        shape = tuple(int(s) for s in value.struct_info.shape)
-        tensor = Tensor(source, shape, str(value.struct_info.dtype))
-        axes = tuple(axis(f"i.{k}", extent) for k, extent in enumerate(shape))
-        target = Tensor(name, shape, tensor.dtype)
-        self.definitions[name] = Definition(target, axes, (), "", load(tensor, *axes), name)
-        self.inputs_of[name] = (source,)
+    def _alias(self, name: str, source: Tensor) -> None:
+        axes = tuple(axis(f"i.{k}", extent) for k, extent in enumerate(source.shape))
+        target = Tensor(name, source.shape, source.dtype)
+        self.definitions[name] = Definition(target, axes, (), "", load(source, *axes), name)
+        self.inputs_of[name] = (source.name,)
 
     def _fragment(self, key: Any, function: Any) -> Fragment | None:
         if key not in self.fragments:
@@ -115,9 +118,9 @@ class _GraphReader:
 
     def _instantiate(self, binding: str, fragment: Fragment | None, arguments: list[str]) -> bool:
         """Add a fragment's definitions under names of this binding; False leaves the binding opaque."""
-        if fragment is None or len(fragment.parameters) != len(arguments) + 1:
+        if fragment is None or len(fragment.parameters) <= len(arguments):
             return False
-        *inputs, output = fragment.parameters
+        inputs, outputs = fragment.parameters[: len(arguments)], fragment.parameters[len(arguments) :]
         renamed: dict[Tensor, Tensor] = {}
         scalars: dict[Tensor, Const] = {}
         bands: dict[Tensor, Band] = {}
@@ -130,15 +133,15 @@ class _GraphReader:
             renamed[parameter] = Tensor(argument, parameter.shape, parameter.dtype)
         for definition in fragment.definitions:
             local = definition.tensor
-            name = binding if local == output else f"{binding}.{local.name}"
+            name = binding if (local,) == outputs else f"{binding}.{local.name}"
             renamed[local] = Tensor(name, local.shape, local.dtype)
+        if len(outputs) > 1:
+            self.items[binding] = tuple(renamed[output] for output in outputs)
         for definition in fragment.definitions:
             # A matrix product with a banded weight stays a product with a weight.
             body = _rename(definition.body, renamed, scalars, {} if definition.reduced else bands)
             tensor = renamed[definition.tensor]
-            self.definitions[tensor.name] = Definition(
-                tensor, definition.axes, definition.reduced, definition.combiner, body, binding
-            )
+            self.definitions[tensor.name] = replace(definition, tensor=tensor, body=body, binding=binding)
         return True
 
     def _scalar(self, name: str) -> Const | None:

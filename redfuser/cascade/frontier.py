@@ -46,7 +46,7 @@ def find_outputs(
         if not outside and name not in graph.outputs:
             continue
         absorbed = [c for c in outside if c not in stop and _absorbable(graph, ancestry, members, c)]
-        free = name not in graph.stored or len(outside) == 1
+        free = name not in graph.stored or len({_origin(graph, c) for c in outside}) == 1
         if free and name not in graph.outputs and len(absorbed) == len(outside):
             inside |= set(absorbed)
             pending += absorbed
@@ -57,6 +57,12 @@ def find_outputs(
             raise NotSeparable(name, Reason("not-separable", f"{name} is not kept in memory", blocked[0]))
     order = {name: k for k, name in enumerate(graph.definitions)}
     return tuple(sorted(outputs, key=order.__getitem__))
+
+
+def _origin(graph: Graph, name: str) -> tuple[str, ...]:
+    """What a definition was lowered from: several of one ONNX node read a tensor once."""
+    binding = graph.definitions[name].binding
+    return graph.provenance.get(binding) or (binding,)
 
 
 def _between(graph: Graph, members: Sequence[str], expander: Expander) -> list[str]:

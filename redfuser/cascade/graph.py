@@ -21,9 +21,10 @@ class Definition:
         tensor: what is defined.
         axes: one for each dimension of ``tensor``, in order.
         reduced: axes folded away; empty for an element-wise definition.
-        combiner: ``sum``, ``max``, ``min`` or ``prod``; empty for an element-wise definition.
+        combiner: a key of ``cascade.model.IDENTITIES``; empty for an element-wise definition.
         body: one element.
         binding: the Relax binding the block belongs to.
+        rank: of a list, the last of ``axes``: the place in it.
     """
 
     tensor: Tensor
@@ -32,6 +33,7 @@ class Definition:
     combiner: str
     body: Expr
     binding: str
+    rank: Axis | None = None
 
     @property
     def is_reduction(self) -> bool:

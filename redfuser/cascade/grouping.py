@@ -19,9 +19,14 @@ from redfuser.reason import Reason
 
 @dataclass
 class Grouping:
-    """The groups found, each in graph order, and why some links were not made."""
+    """The groups found, each in graph order, and why some links were not made.
+
+    Args:
+        followers: group -> reductions over the places of a list that the group selects, in graph order.
+    """
 
     groups: list[tuple[str, ...]]
+    followers: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
     refused: list[tuple[tuple[str, str], Reason]] = field(default_factory=list)
 
 
@@ -43,12 +48,48 @@ def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
                     owner[member] = merged
             elif reason.code != "different-extent":
                 result.refused.append(((source, name), reason))
-    seen: set[int] = set()
-    for group in owner.values():
-        if id(group) not in seen:
-            seen.add(id(group))
-            result.groups.append(tuple(group))
-    return result
+    result.groups = list(dict.fromkeys(tuple(group) for group in owner.values()))
+    return follow(graph, ancestry, result)
+
+
+def follow(graph: Graph, ancestry: Ancestry, grouping: Grouping) -> Grouping:
+    """Let groups that only fold the places of another group's list follow that group instead."""
+    home = {name: group for group in grouping.groups for name in group}
+    counts = {d.rank.extent for name in home if (d := graph.definitions[name]).rank is not None}
+    followers: dict[tuple[str, ...], tuple[str, ...]] = {}
+    moved: set[tuple[str, ...]] = set()
+    for group in grouping.groups:
+        if reduced_extent(graph.definitions[group[0]]) not in counts:
+            continue
+        folded = [_lists_folded(graph, graph.definitions[name]) for name in group]
+        leaders = {home[source] for sources in folded for source in sources}
+        if len(leaders) != 1 or group in leaders or not all(folded):
+            continue
+        leader = leaders.pop()
+        if leader not in moved and ancestry.detour([*leader, *followers.get(leader, ()), *group]) is None:
+            followers[leader] = (*followers.get(leader, ()), *group)
+            moved.add(group)
+    return Grouping([group for group in grouping.groups if group not in moved], followers, grouping.refused)
+
+
+def _lists_folded(graph: Graph, definition: Definition) -> tuple[str, ...]:
+    """Lists of which a reduction folds the places, read through element-wise definitions."""
+    found: dict[str, None] = {}
+    seen: set[tuple[str, frozenset[int]]] = set()
+    pending: list[tuple[Expr, frozenset[Axis]]] = [(definition.body, frozenset(definition.reduced))]
+    while pending:
+        body, folded = pending.pop()
+        for node in loads(body):
+            touched = frozenset(k for k, i in enumerate(node.indices) if axes_of(i) & folded)
+            source = graph.definitions.get(node.tensor.name)
+            if source is None or (node.tensor.name, touched) in seen or not touched:
+                continue
+            seen.add((node.tensor.name, touched))
+            if not source.is_reduction:
+                pending.append((source.body, frozenset(source.axes[k] for k in touched)))
+            elif source.rank is not None and touched == {len(source.axes) - 1}:
+                found.setdefault(source.tensor.name)
+    return tuple(found)
 
 
 def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -> tuple[str, ...]:

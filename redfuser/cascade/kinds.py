@@ -10,6 +10,8 @@ KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "lo
 
 def classify(cascade: Cascade) -> str:
     """One of :data:`KINDS`."""
+    if cascade.selects:
+        return "routing"
     elementwise = any(cascade.axis in output.axes for output in cascade.outputs)
     combiners = [r.combiner for r in cascade.reductions]
     contraction = any(_own_axes(cascade, r) for r in cascade.reductions)

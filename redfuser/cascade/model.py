@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redfuser.expr import Axis, Expr, Tensor, axes_of, load, loads
+from redfuser.expr import PAIR, Axis, Expr, Tensor, axes_of, load, loads
 
-#: combiner -> its identity
-IDENTITIES: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+#: combiner -> its identity; ``topk`` and ``bottomk`` keep a list, of which every place starts as given
+IDENTITIES: dict[str, float] = {
+    **{"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")},
+    **{"topk": float("-inf"), "bottomk": float("inf")},
+}
+#: combiners that keep the best elements as a list, the best first
+LISTS = frozenset({"topk", "bottomk"})
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Reduction:
         axes: axes the result keeps.
         over: the axis folded away.
         map: one element; loads earlier results only as ``result[its own axes]``.
+        rank: of :data:`LISTS`, the last of ``axes``: the place in the list, which the map doesn't use.
     """
 
     result: Tensor
@@ -32,6 +38,12 @@ class Reduction:
     axes: tuple[Axis, ...]
     over: Axis
     map: Expr
+    rank: Axis | None = None
+
+    @property
+    def element_axes(self) -> tuple[Axis, ...]:
+        """The axes that elements differ along, ``over`` aside."""
+        return self.axes if self.rank is None else self.axes[:-1]
 
     @property
     def value(self) -> Expr:
@@ -40,7 +52,8 @@ class Reduction:
 
     def __str__(self) -> str:
         where = ", ".join(a.name for a in self.axes)
-        return f"{self.result.name}[{where}] = {self.combiner} over {self.over.name}<{self.over.extent} of {self.map}"
+        fold = self.combiner if self.rank is None else f"{self.combiner}<{self.rank.extent}>"
+        return f"{self.result.name}[{where}] = {fold} over {self.over.name}<{self.over.extent} of {self.map}"
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,8 @@ class Cascade:
         reductions: the reductions over ``axis``, each after those it depends on.
         outputs: what the rest of the model reads.
         onnx_nodes: names of the ONNX nodes covered, in graph order.
+        epilogues: reductions over the places of a list that ``reductions`` select: few elements, folded once it is
+            final (the sum by which the selected weights are divided).
     """
 
     name: str
@@ -84,6 +99,12 @@ class Cascade:
     reductions: tuple[Reduction, ...]
     outputs: tuple[Output, ...]
     onnx_nodes: tuple[str, ...] = ()
+    epilogues: tuple[Reduction, ...] = ()
+
+    @property
+    def selects(self) -> bool:
+        """Whether a reduction picks elements by their position."""
+        return any(reduction.result.dtype == PAIR for reduction in self.reductions)
 
     def dependencies(self, reduction: Reduction) -> tuple[Reduction, ...]:
         """The earlier reductions over the shared axis that ``reduction``'s map loads."""
@@ -98,10 +119,13 @@ class Cascade:
         """
         known = frozenset(self.inputs)
         defined: dict[Tensor, Expr] = {}
-        for item in (*self.producers, *self.reductions):
+        ranks = {reduction.rank for reduction in self.reductions}
+        for item in (*self.producers, *self.reductions, *self.epilogues):
             assert item.combiner in IDENTITIES, f"{item.result.name}: unknown combiner {item.combiner}"
             assert item.result.shape == tuple(a.extent for a in item.axes), f"{item.result.name}: shape"
-            loose = axes_of(item.map) - set(item.axes) - {item.over}
+            assert (item.rank is not None) == (item.combiner in LISTS), f"{item.result.name}: a list has places"
+            assert item.rank is None or item.axes[-1:] == (item.rank,), f"{item.result.name}: places come last"
+            loose = axes_of(item.map) - set(item.element_axes) - {item.over}
             assert not loose, f"{item.result.name}: map uses {[a.name for a in loose]} outside its axes"
             self._verify_loads(item.result.name, item.map, known, defined)
             defined[item.result] = item.value
@@ -109,6 +133,8 @@ class Cascade:
             assert self.axis in producer.axes, f"{producer.result.name}: a producer keeps the shared axis"
         for reduction in self.reductions:
             assert reduction.over == self.axis, f"{reduction.result.name}: reduces another axis"
+        for epilogue in self.epilogues:
+            assert epilogue.over in ranks, f"{epilogue.result.name}: doesn't fold the places of a list"
         for output in self.outputs:
             loose = axes_of(output.value) - set(output.axes)
             assert not loose, f"{output.tensor.name}: value uses {[a.name for a in loose]} outside its axes"
@@ -128,5 +154,6 @@ class Cascade:
         lines += [f"  input {tensor}" for tensor in self.inputs]
         lines += [f"  producer {item}" for item in self.producers]
         lines += [f"  {item}" for item in self.reductions]
+        lines += [f"  epilogue {item}" for item in self.epilogues]
         lines += [f"  output {item}" for item in self.outputs]
         return "\n".join(lines)

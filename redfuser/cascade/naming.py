@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from redfuser.cascade.graph import Graph
+from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.model import Output, Reduction
 from redfuser.cascade.placement import NotPlaceable
 from redfuser.cascade.producers import Producer
-from redfuser.expr import Axis, Const, Expr, Load, Tensor, axis, load, op, transform, walk
+from redfuser.expr import PAIR, Axis, Const, Expr, Load, Tensor, axis, load, op, transform, walk
 from redfuser.indexing import replace
 from redfuser.reason import Reason
 
@@ -66,11 +66,36 @@ class Naming:
     def reduction(self, number: int, member: str, place: Mapping[Axis, Expr], body: Expr) -> Reduction:
         """A member under the name of its combiner."""
         definition = self.graph.definitions[member]
+        rank = None
+        if definition.rank is not None:
+            renamed = self.expr(place[definition.rank])
+            if not isinstance(renamed, Axis):
+                raise NotPlaceable(Reason("misaligned", "the places of a list are split", member))
+            rank = renamed
+        return self._folded(number, definition, place, body, self.shared, rank)
+
+    def epilogue(self, number: int, name: str, place: Mapping[Axis, Expr], body: Expr, over: Axis) -> Reduction:
+        """A follower, which folds the places ``over`` of a list."""
+        renamed = self.expr(over)
+        assert isinstance(renamed, Axis)
+        return self._folded(number, self.graph.definitions[name], place, body, renamed, None)
+
+    def _folded(
+        self,
+        number: int,
+        definition: Definition,
+        place: Mapping[Axis, Expr],
+        body: Expr,
+        over: Axis,
+        rank: Axis | None,
+    ) -> Reduction:
+        name, combiner = definition.tensor.name, definition.combiner
         body = self.expr(body)
-        axes = self._axes(place.values(), definition.tensor.size, member)
-        result = Tensor(f"{definition.combiner}{number}", tuple(a.extent for a in axes), definition.tensor.dtype)
-        self.results[member] = load(result, *axes)
-        return Reduction(result, definition.combiner, axes, self.shared, body)
+        axes = self._axes(place.values(), definition.tensor.size, name)
+        prefix = "arg" if definition.tensor.dtype == PAIR and rank is None else ""
+        result = Tensor(f"{prefix}{combiner}{number}", tuple(a.extent for a in axes), definition.tensor.dtype)
+        self.results[name] = load(result, *axes)
+        return Reduction(result, combiner, axes, over, body, rank)
 
     def output(self, name: str, value: Expr, place: Mapping[Axis, Expr]) -> Output:
         """What the rest of the model reads."""

@@ -26,11 +26,24 @@ class NotPlaceable(Exception):
 
 
 class Placement:
-    """Places of the members of one group, in terms of the root's axes and the shared axis."""
+    """Places of the members of one group, in terms of the root's axes and the shared axis.
 
-    def __init__(self, graph: Graph, members: Sequence[str], shared: Axis, expander: Expander) -> None:
+    Args:
+        followers: reductions over the places of a list that a member selects; placed after it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        members: Sequence[str],
+        shared: Axis,
+        expander: Expander,
+        followers: Sequence[str] = (),
+    ) -> None:
         self.graph = graph
         self.members = tuple(members)
+        self.followers = tuple(followers)
+        self.folded: dict[str, Axis] = {}
         self.shared = shared
         self.expander = expander
         self.places: dict[str, dict[Axis, Expr]] = {}
@@ -43,6 +56,8 @@ class Placement:
         for name in self.members:
             if name not in self.places:
                 self._push(graph.definitions[name])
+        for name in self.followers:
+            self._follow(graph.definitions[name])
 
     def _pull(self, definition: Definition) -> None:
         """Write a placed member's map in the common coordinates, and place what it loads."""
@@ -65,6 +80,19 @@ class Placement:
             self.places[definition.tensor.name] |= own
         self._pull(definition)
 
+    def _follow(self, definition: Definition) -> None:
+        """Place a reduction that folds the places of a list: its folded axis is the list's own."""
+        name = definition.tensor.name
+        ranks = {d.rank: self.places[m][d.rank] for m in self.members if (d := self.graph.definitions[m]).rank}
+        wide = [a for a in definition.reduced if a.extent > 1]
+        if len(wide) != 1 or len(ranks) != 1 or not isinstance(rank := next(iter(ranks.values())), Axis):
+            raise NotPlaceable(Reason("misaligned", "the places of a list are folded in parts", name))
+        body = replace(self.expander.body(definition), {a: rank if a in wide else index(0) for a in definition.reduced})
+        where, free = self._solve(definition, body)
+        if any(a.extent > 1 for a in free):
+            raise NotPlaceable(Reason("misaligned", f"{name} runs over another axis", str(free[0])))
+        self.places[name], self.maps[name], self.folded[name] = where, replace(body, where), rank
+
     def solve(self, definition: Definition) -> tuple[dict[Axis, Expr], list[Axis]]:
         """Place a definition that loads placed members.
 
@@ -75,7 +103,9 @@ class Placement:
         Raises:
             NotPlaceable: the indices can't be inverted, or contradict each other.
         """
-        body = self.expander.body(definition)
+        return self._solve(definition, self.expander.body(definition))
+
+    def _solve(self, definition: Definition, body: Expr) -> tuple[dict[Axis, Expr], list[Axis]]:
         anchors = [n for n in self.member_loads(body) if n.tensor.name in self.places]
         parts = {a: digits([i for n in anchors for i in n.indices], a) for a in definition.axes}
         split: dict[Expr, Expr] = {a: compose(p) for a, p in parts.items() if p != (a,)}
@@ -106,8 +136,8 @@ class Placement:
         return {source: replace(value, values) for source, value in solved.items()}
 
     def member_loads(self, expr: Expr) -> list[Load]:
-        """Loads of members' results in an expression."""
-        return [node for node in loads(expr) if node.tensor.name in self.members]
+        """Loads of members' and followers' results in an expression."""
+        return [node for node in loads(expr) if node.tensor.name in self.members + self.followers]
 
 
 def split_axes(axes: Iterable[Axis], exprs: Sequence[Expr]) -> dict[Axis, tuple[Axis, ...]]:

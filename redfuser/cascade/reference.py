@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.combiners import accumulate, identity
 from redfuser.evaluate import convert, evaluate, open_mesh
 from redfuser.expr import Tensor
 
 Array = np.ndarray[Any, Any]
-
-_FOLD = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 #: Elements held at once; longer axes are folded in pieces.
 _LIMIT = 1 << 22
@@ -32,7 +31,7 @@ def evaluate_cascade(cascade: Cascade, inputs: Mapping[str, Array], dtype: str |
         KeyError: an input is missing.
     """
     memory = {tensor: convert(np.asarray(inputs[tensor.name]), tensor.dtype, dtype) for tensor in cascade.inputs}
-    for reduction in (*cascade.producers, *cascade.reductions):
+    for reduction in (*cascade.producers, *cascade.reductions, *cascade.epilogues):
         memory[reduction.result] = _reduce(reduction, memory, dtype)
     outputs = {}
     for output in cascade.outputs:
@@ -47,22 +46,14 @@ def evaluate_cascade(cascade: Cascade, inputs: Mapping[str, Array], dtype: str |
 
 
 def _reduce(reduction: Reduction, memory: Mapping[Tensor, Array], dtype: str | None) -> Array:
-    axes = (*reduction.axes, reduction.over)
-    shape = tuple(a.extent for a in reduction.axes)
-    fold = _FOLD[reduction.combiner]
-    empty = convert(np.zeros(0), reduction.result.dtype, dtype)
-    result = np.full(shape, _identity(reduction.combiner, empty.dtype), dtype=empty.dtype)
+    axes = (*reduction.element_axes, reduction.over)
+    shape = tuple(a.extent for a in axes[:-1])
+    kind = convert(np.zeros(0), reduction.result.dtype, dtype).dtype
+    result = np.full(reduction.result.shape, identity(reduction.combiner, kind), dtype=kind)
     step = max(_LIMIT // max(prod(shape), 1), 1)
     for start in range(0, reduction.over.extent, step):
         points = range(start, min(start + step, reduction.over.extent))
         value = evaluate(reduction.map, memory, open_mesh(axes, {reduction.over: points}), dtype)
-        piece = fold.reduce(np.broadcast_to(value, (*shape, len(points))), axis=-1, dtype=empty.dtype)
-        result = fold(result, piece)
+        elements = np.broadcast_to(value, (*shape, len(points))).astype(kind, copy=False)
+        result = accumulate(reduction.combiner, result, elements)
     return np.asarray(result)
-
-
-def _identity(combiner: str, dtype: np.dtype[Any]) -> float | int:
-    value = IDENTITIES[combiner]
-    if dtype.kind in "iu" and combiner in ("max", "min"):
-        return int(np.iinfo(dtype).max if value > 0 else np.iinfo(dtype).min)
-    return value

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redfuser.cascade.graph import Definition
+from redfuser.cascade.selection import selection
 from redfuser.expr import (
     INDEX,
     Axis,
@@ -112,6 +113,12 @@ def extract_primfunc(func: tvm.tirx.PrimFunc) -> Fragment:
             realised += 1
 
     tirx.stmt_functor.post_order_visit(func.body, visit)
+    if len(blocks) == 1 and "redfuser.topk" in blocks[0].block.annotations:
+        largest, last = (bool(blocks[0].block.annotations[f"redfuser.{name}"]) for name in ("largest", "last"))
+        found = selection(parameters, largest, last)
+        if found is None:
+            raise NotExtractable("a selection of a type that no pair holds")
+        return Fragment(parameters, found)
     definitions = tuple(_definition(block.block, tensor_of) for block in blocks)
     if realised != len(definitions) + sum(d.is_reduction for d in definitions):
         raise NotExtractable("a store outside the blocks")

@@ -26,6 +26,7 @@ def widen(cascade: Cascade) -> Cascade:
         cascade,
         producers=tuple(_reduction(r, inputs) for r in cascade.producers),
         reductions=tuple(_reduction(r, inputs) for r in cascade.reductions),
+        epilogues=tuple(_reduction(r, inputs) for r in cascade.epilogues),
         outputs=tuple(_output(o, inputs) for o in cascade.outputs),
     )
 

@@ -10,27 +10,33 @@ def _extent(value: int) -> tvm.tirx.IntImm:
     return tvm.tirx.IntImm("int64", value)
 
 
-def top_k(rows: int, width: int, k: int, dtype: str, largest: bool) -> tvm.tirx.PrimFunc:
+def top_k(rows: int, width: int, k: int, dtype: str, largest: bool, last: bool = False) -> tvm.tirx.PrimFunc:
     """The k best of each row, best first, ties to the lowest index, NaN above every number.
 
-    One reduction block over the row, annotated ``redfuser.topk``: a sorted list of k (value, index)
-    pairs into which each element is inserted.
+    One reduction block over the row: a sorted list of k (value, index) pairs into which each element is inserted.
+    Its annotations ``redfuser.topk``, ``redfuser.largest`` and ``redfuser.last`` say so to
+    :mod:`redfuser.cascade.selection`.
 
     Args:
         rows, width: shape of the input.
         k: how many, ``0 <= k <= width``.
         dtype: element type; indices are int64.
         largest: False for the smallest (NaN last).
+        last: ties go to the highest index.
     """
     n, w, kept = _extent(rows), _extent(width), _extent(k)
     is_float = "float" in dtype
+    annotations = {"redfuser.topk": k, "redfuser.largest": int(largest), "redfuser.last": int(last)}
 
     def better(a: tvm.tirx.PrimExpr, b: tvm.tirx.PrimExpr) -> tvm.tirx.PrimExpr:
         ordered = a > b if largest else a < b
+        if last:
+            ordered = tvm.tirx.any(ordered, tvm.tirx.EQ(a, b))
         if not is_float:
             return ordered
         first, second = (a, b) if largest else (b, a)
-        return tvm.tirx.any(ordered, tvm.tirx.all(T.isnan(first), tvm.tirx.Not(T.isnan(second))))
+        beyond = T.isnan(first) if last else tvm.tirx.all(T.isnan(first), tvm.tirx.Not(T.isnan(second)))
+        return tvm.tirx.any(ordered, beyond)
 
     @T.prim_func(private=True, s_tir=True)
     def kernel(
@@ -42,7 +48,7 @@ def top_k(rows: int, width: int, k: int, dtype: str, largest: bool) -> tvm.tirx.
                 i, j = T.axis.remap("SR", [row, column])
                 T.reads(data[i, j])
                 T.writes(values[i, 0:kept], indices[i, 0:kept])
-                T.sblock_attr({"redfuser.topk": k})
+                T.sblock_attr(annotations)
                 with T.init():
                     for place in T.serial(kept):
                         values[i, place] = T.cast(0, dtype)

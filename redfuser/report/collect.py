@@ -56,7 +56,7 @@ def describe_cascade(
         verdict="fused" if reason is None else "unfused",
         reason=reason,
         onnx_nodes=cascade.onnx_nodes,
-        reductions=tuple(map(describe_reduction, (*cascade.producers, *cascade.reductions))),
+        reductions=tuple(map(describe_reduction, (*cascade.producers, *cascade.reductions, *cascade.epilogues))),
         derivation=describe_derivation(derived, derivation, names) if derived and derivation else None,
         exactness=derivation.exactness if derivation and reason is None else None,
         strategy=schedule.strategy if schedule else "unfused",

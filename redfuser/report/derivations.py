@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from redfuser.algebra.dependence import Kinds
 from redfuser.algebra.derivation import Bound, Component, Derivation, Recurrence
-from redfuser.algebra.monoids import MONOIDS, TRANSFORMS
+from redfuser.algebra.monoids import TRANSFORMS, monoid
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Expr, Op, Tensor, loads
 from redfuser.report.value import (
@@ -49,7 +49,7 @@ def describe_derivation(cascade: Cascade, derivation: Derivation, names: Iterabl
 
 def fold(combiner: str, where: str, element: str) -> str:
     """``Σ_l element``."""
-    return f"{MONOIDS[combiner].symbol}_{where} {element}"
+    return f"{monoid(combiner).symbol}_{where} {element}"
 
 
 def _unambiguous(cascade: Cascade) -> frozenset[str]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.expr import Axis, Expr, Load, index, transform
+from redfuser.expr import Axis, Expr, Load, index, taken_apart, transform
 from redfuser.reason import Reason
 from redfuser.tile.emitter import Emitter, axis_order
-from redfuser.tile.ir import Schedule, Tile
+from redfuser.tile.ir import Fill, Schedule, Tile
+from redfuser.tile.monoid import identity
 
 
 class StrategyError(Exception):
@@ -67,7 +68,7 @@ def bind(expr: Expr, names: Mapping[str, Expr]) -> Expr:
     """Replace loads of derived names (``r``, ``r.base``, ``r.0``…) by what stands for them."""
 
     def rule(node: Expr) -> Expr:
-        return names.get(node.tensor.name, node) if isinstance(node, Load) else node
+        return names.get(node.tensor.name, node) if isinstance(node, Load) else taken_apart(node)
 
     return transform(expr, rule)
 
@@ -82,6 +83,17 @@ def producer_maps(cascade: Cascade) -> list[list[Expr]]:
     return [[producer.map] for producer in cascade.producers]
 
 
+def write_epilogues(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr]) -> dict[str, Expr]:
+    """Fold the places of the lists selected; gives ``names`` with the results."""
+    known = dict(names)
+    for item in cascade.epilogues:
+        target = emitter.buffer(item.result.name, item.result.dtype, item.axes)
+        emitter.emit(Fill(target, identity(item.combiner, item.result.dtype)))
+        emitter.accumulate(target, item.combiner, bind(item.map, known), item.over)
+        known[item.result.name] = target.value
+    return known
+
+
 def write_outputs(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr], tile: int) -> None:
     """Store every output; those along the shared axis in a stream of their own.
 
@@ -89,6 +101,7 @@ def write_outputs(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr],
         names: name of a reduction's result -> its true value over buffers.
         tile: tile size of that stream.
     """
+    names = write_epilogues(emitter, cascade, names)
     outputs = [(output, bind(output.value, names)) for output in cascade.outputs]
     across = [(output, value) for output, value in outputs if cascade.axis not in output.axes]
     along = [(output, value) for output, value in outputs if cascade.axis in output.axes]

@@ -111,12 +111,12 @@ class Emitter:
         del self.tiles[axis]
         self.emit(Stream(axis, tile, tuple(body), *bounds))
 
-    def accumulate(self, target: Buffer, combiner: str, value: Expr, over: Axis) -> None:
+    def accumulate(self, target: Buffer, combiner: str, value: Expr, over: Axis, rank: Axis | None = None) -> None:
         """Fold ``value`` over the current tile of ``over`` into ``target``: as a matrix product where it is one."""
         split = split_product(value, target.axes, over, self.tile) if combiner == "sum" else None
         if split is None:
-            value = self.lower(value, (*target.axes, over))
-            self.emit(Reduce(target, combiner, cast(value, target.tensor.dtype), over))
+            value = self.lower(value, (*(a for a in target.axes if a != rank), over))
+            self.emit(Reduce(target, combiner, cast(value, target.tensor.dtype), over, rank))
             return
         left, right = self._left_operand(split[0]), self.lower(split[1], axes_of(split[1]))
         self.emit(Contract(target, left, right, over))
@@ -218,7 +218,7 @@ class Emitter:
 def axis_order(cascade: Cascade) -> list[Axis]:
     """Axes as a buffer orders them: rows, the shared axis, the others as reductions and outputs introduce them."""
     order = dict.fromkeys((*cascade.rows, cascade.axis))
-    for item in (*cascade.producers, *cascade.reductions):
+    for item in (*cascade.producers, *cascade.reductions, *cascade.epilogues):
         order |= dict.fromkeys((*item.axes, item.over))
     for output in cascade.outputs:
         order |= dict.fromkeys(output.axes)

@@ -13,19 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.evaluate import convert, evaluate, open_mesh
+from redfuser.combiners import accumulate
+from redfuser.evaluate import convert, evaluate, extreme_pair, open_mesh
 from redfuser.expr import Axis, Expr, Load, Tensor, axis, load, transform
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
 
 Array = np.ndarray[Any, Any]
-
-#: combiner -> the NumPy function that joins two values; max and min hand on NaN
-COMBINE: dict[str, np.ufunc] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
 
 
 def interpret(program: TileProgram, inputs: Mapping[str, Array], dtype: str | None = None) -> dict[str, Array]:
@@ -135,7 +128,8 @@ class _Block:
             elif isinstance(statement, Store):
                 self._store(statement)
             elif isinstance(statement, Fill):
-                self._view(statement.target)[...] = statement.value
+                view = self._view(statement.target)
+                view[...] = extreme_pair(statement.value) if view.dtype.kind == "c" else statement.value
             elif isinstance(statement, Map):
                 target = statement.target
                 self._view(target)[...] = self._evaluate(statement.value, target.axes)
@@ -157,13 +151,12 @@ class _Block:
         self.ranges.pop(stream.axis, None)
 
     def _reduce(self, statement: Reduce) -> None:
-        space = (*statement.target.axes, statement.over)
+        space = statement.space
         shape = tuple(len(self.range_of(a)) for a in space)
         if shape[-1]:
-            combine = COMBINE[statement.combiner]
-            value = np.broadcast_to(self._evaluate(statement.value, space), shape)
+            elements = np.broadcast_to(self._evaluate(statement.value, space), shape)
             view = self._view(statement.target)
-            view[...] = combine(view, combine.reduce(value, axis=-1))
+            view[...] = accumulate(statement.combiner, view, elements)
 
     def _contract(self, statement: Contract) -> None:
         """A matrix product: axes of length 1 are dropped first, so that NumPy can hand it to BLAS."""

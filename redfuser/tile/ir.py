@@ -59,12 +59,22 @@ class Map:
 
 @dataclass(frozen=True)
 class Reduce:
-    """``target = target ⊕ (⊕ over the tile of `over` of value)``; ``over`` isn't an axis of the target."""
+    """``target = target ⊕ (⊕ over the tile of `over` of value)``; ``over`` isn't an axis of the target.
+
+    Of a list (``cascade.model.LISTS``) the target holds the best pairs seen, the best first, along ``rank``: the last
+    of its axes, whole on chip, which the value doesn't use.
+    """
 
     target: Buffer
     combiner: str
     value: Expr
     over: Axis
+    rank: Axis | None = None
+
+    @property
+    def space(self) -> tuple[Axis, ...]:
+        """The axes that elements differ along, ``over`` last."""
+        return (*(a for a in self.target.axes if a != self.rank), self.over)
 
     def __str__(self) -> str:
         return f"reduce {self.target.value} {self.combiner}= {self.value} over {self.over.name}"

@@ -6,7 +6,7 @@ import numpy as np
 
 from redfuser.cascade.model import IDENTITIES
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import Const, Expr, op
+from redfuser.expr import PAIR, Const, Expr, op
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _NEUTRAL = {"mul": 1.0, "add": 0.0, "pow": 1.0}
@@ -15,7 +15,7 @@ _NEUTRAL = {"mul": 1.0, "add": 0.0, "pow": 1.0}
 def identity(combiner: str, dtype: str) -> float | int:
     """The value that changes nothing: the type's own limit where integers have no infinity."""
     value = IDENTITIES[combiner]
-    if "float" in dtype:
+    if "float" in dtype or dtype == PAIR:
         return value
     if abs(value) != float("inf"):
         return int(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.cascade.model import Cascade
-from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op, substitute
 from redfuser.reason import Reason
 from redfuser.tile.common import StrategyError, bind, grid_of, stream_tile, write_outputs
 from redfuser.tile.emitter import Emitter
@@ -104,7 +104,7 @@ def _merge(
     states = States(emitter, cascade, derivation)
     own: dict[str, Expr] = {}
     joint = dict(states.names)
-    elements: dict[str, Expr] = {}
+    elements: dict[str, tuple[Expr, Axis]] = {}
     for reduction, recurrence in states.pairs:
         name = reduction.result.name
         for component in recurrence.state:
@@ -114,8 +114,19 @@ def _merge(
             own[f"{name}.base"] = bind(recurrence.base, own)
         joint |= {f"{derived}.previous": value for derived, value in own.items()}
         for component in recurrence.state:
-            elements[component.tensor.name] = rebased(component, recurrence, own, joint)
-    emitter.share([[element] for element in elements.values()])
-    states.accumulate(elements, segments.axis)
+            element = rebased(component, recurrence, own, joint)
+            elements[component.tensor.name] = _candidates(element, reduction, segments.axis)
+    emitter.share([[element] for element, _ in elements.values()])
+    states.accumulate(elements)
     write_outputs(emitter, cascade, states.results, 1)
     return emitter.phase()
+
+
+def _candidates(element: Expr, reduction: Reduction, segments: Axis) -> tuple[Expr, Axis]:
+    """What the merge folds, and over which axis: of lists, the places of all segments."""
+    if reduction.rank is None:
+        return element, segments
+    count = reduction.rank.extent
+    candidate = axis(f"{reduction.result.name}.candidate", segments.extent * count)
+    segment, place = op("floordiv", candidate, index(count)), op("floormod", candidate, index(count))
+    return substitute(element, {segments: segment, reduction.rank: place}), candidate

@@ -75,23 +75,25 @@ class States:
 
     def fold(self, tile: int, bounds: tuple[Expr, Expr]) -> None:
         """Stream the shared axis between ``bounds`` into the states."""
-        elements = {c.tensor.name: bind(c.element, self.names) for _, r in self.pairs for c in r.state}
-        groups = [*producer_maps(self.cascade), *([element] for element in elements.values())]
+        axis = self.cascade.axis
+        elements = {c.tensor.name: (bind(c.element, self.names), axis) for _, r in self.pairs for c in r.state}
+        groups = [*producer_maps(self.cascade), *([element] for element, _ in elements.values())]
         mutable = (self.components, self.bases, self.previous)
         changing = {buffer.tensor for buffers in mutable for buffer in buffers.values()}
-        with self.emitter.stream(self.cascade.axis, tile, bounds, groups, changing):
+        with self.emitter.stream(axis, tile, bounds, groups, changing):
             for name, buffer in self.previous.items():
                 self.emitter.emit(Map(buffer, self.names[name]))
-            self.accumulate(elements, self.cascade.axis, rebase=True)
+            self.accumulate(elements, rebase=True)
 
-    def accumulate(self, elements: Mapping[str, Expr], over: Axis, rebase: bool = False) -> None:
-        """Fold one element for each component over the current tile of ``over``, reduction by reduction."""
+    def accumulate(self, elements: Mapping[str, tuple[Expr, Axis]], rebase: bool = False) -> None:
+        """Fold one element for each component over the current tile of its axis, reduction by reduction."""
         for reduction, recurrence in self.pairs:
             if rebase:
                 self._rebase(recurrence)
             for component in recurrence.state:
                 name = component.tensor.name
-                self.emitter.accumulate(self.components[name], component.combiner, elements[name], over)
+                element, over = elements[name]
+                self.emitter.accumulate(self.components[name], component.combiner, element, over, reduction.rank)
             self._write_base(reduction, recurrence)
 
     def _rebase(self, recurrence: Recurrence) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade, Output, Reduction
-from redfuser.expr import Expr, Load, axes_of, loads
-from redfuser.tile.common import bind, grid_of, producer_maps, stream_tile, whole
+from redfuser.expr import PAIR, Expr, Load, axes_of, loads
+from redfuser.tile.common import bind, grid_of, producer_maps, stream_tile, whole, write_epilogues
 from redfuser.tile.emitter import Emitter
 from redfuser.tile.ir import Buffer, Fill, Schedule, TileProgram
 from redfuser.tile.monoid import identity
@@ -57,12 +57,13 @@ def build_resident(cascade: Cascade, derivation: Derivation, schedule: Schedule)
     }
     names = {name: buffer.value for name, buffer in results.items()}
     groups = [[[bind(e, names)] for e in _expressions(item)] for item in passes]
-    extrema = {bind(r.map, names) for r in cascade.reductions if r.combiner in ("max", "min")}
+    extrema = {bind(r.map, names) for r in cascade.reductions if r.combiner in ("max", "min") and r.map.dtype != PAIR}
     flat = [[expr for [expr] in group] for group in groups]
     emitter.keep = shared_values(flat, _worth_keeping(cascade, extrema))
     tile = stream_tile(cascade, schedule)
     for item, uses in zip(passes, groups, strict=True):
         _sweep(emitter, cascade, item, uses, results, names, tile)
+    names = write_epilogues(emitter, cascade, names)
     emitter.share([[bind(o.value, names)] for o in cascade.outputs])
     for output in cascade.outputs:
         if cascade.axis not in output.axes:
@@ -91,7 +92,8 @@ def _sweep(
     with emitter.stream(cascade.axis, tile, whole(cascade.axis), groups, changing):
         for reduction in item.reductions:
             target = results[reduction.result.name]
-            emitter.accumulate(target, reduction.combiner, bind(reduction.map, names), cascade.axis)
+            element = bind(reduction.map, names)
+            emitter.accumulate(target, reduction.combiner, element, cascade.axis, reduction.rank)
         for output in item.outputs:
             emitter.store(output, bind(output.value, names))
 

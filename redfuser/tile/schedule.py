@@ -51,7 +51,7 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
 
 def has_products(cascade: Cascade) -> bool:
     """Whether a matrix or vector product is part of the cascade."""
-    own = any(set(r.axes) - set(cascade.rows) for r in cascade.reductions)
+    own = any(set(r.element_axes) - set(cascade.rows) for r in cascade.reductions)
     return own or any(r.combiner == "sum" and len(loads(r.map)) > 1 for r in cascade.producers)
 
 
@@ -174,8 +174,7 @@ class _Rows:
     target: CpuTarget
 
     def choose(self) -> Choice:
-        along = contiguous_axis(self.cascade)
-        lanes = along if along in self.cascade.rows else self.cascade.axis
+        lanes = self._lanes()
         rows = self._row_tile(lanes)
         blocks = prod(a.extent for a in self.cascade.rows) // rows
         segments = _segments(self.cascade, self.incremental, blocks, self.target.cores)
@@ -183,12 +182,29 @@ class _Rows:
         chosen = self._schedule(strategy, lanes, rows, segments)
         others = [self._schedule(s, lanes, rows, 1) for s in ("resident", "single-segment") if s != strategy]
         usable = tuple(s for s in others if s.strategy == "resident" or self.incremental)
-        return Choice(chosen, f"lanes along {lanes.name}, the contiguous axis; {why}", usable)
+        what = "each a list of its own" if self._lists() and lanes != self.cascade.axis else "the contiguous axis"
+        return Choice(chosen, f"lanes along {lanes.name}, {what}; {why}", usable)
+
+    def _lanes(self) -> Axis:
+        """The contiguous axis; rows side by side where each keeps a list, into which elements go one at a time."""
+        along = contiguous_axis(self.cascade)
+        widest = max(self.cascade.rows, key=lambda a: a.extent, default=self.cascade.axis)
+        if self._lists() and widest.extent >= self.target.lanes:
+            return widest
+        return along if along in self.cascade.rows else self.cascade.axis
+
+    def _lists(self) -> bool:
+        return any(reduction.rank is not None for reduction in self.cascade.reductions)
 
     def _row_tile(self, lanes: Axis) -> int:
-        """One row where the row itself fills vectors; else a multiple of the vector that fits the cache."""
+        """One row where the row itself fills vectors; else a multiple of the vector that fits the cache.
+
+        Lists of one vector's rows stay in registers.
+        """
         if lanes == self.cascade.axis:
             return 1
+        if self._lists():
+            return min(self.target.lanes, lanes.extent)
         sizes = [n for n in ROW_TILES if n <= lanes.extent and _fits_l2(n * self._row_bytes(), self.target)]
         return min(sizes[0] if sizes else self.target.lanes, lanes.extent)
 

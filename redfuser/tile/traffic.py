@@ -7,12 +7,14 @@ from math import prod
 
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import COMPARISONS, Axis, Expr, Load, Op, Tensor, axes_of, loads
+from redfuser.expr import COMPARISONS, PAIR, Axis, Expr, Load, Op, Tensor, axes_of, loads
 from redfuser.report.value import Traffic
 from redfuser.tile.products import split_product
 from redfuser.tile.sharing import computed, values
 
-_FREE = COMPARISONS | {"cast", "select"}
+_FREE = COMPARISONS | {"cast", "select", "pair", "value", "position"}
+#: Unfused, a selection writes a value of four bytes and a position of eight.
+_PAIR_BYTES = 12
 
 
 def traffic(cascade: Cascade) -> Traffic:
@@ -23,7 +25,7 @@ def traffic(cascade: Cascade) -> Traffic:
       writes its result; the computed operand of a matrix product is a tensor of its own.
     * Operations: each distinct value once at each point of its axes; a comparison or cast counts nothing.
     """
-    items = (*cascade.producers, *cascade.reductions)
+    items = (*cascade.producers, *cascade.reductions, *cascade.epilogues)
     everything = [*(r.map for r in items), *(o.value for o in cascade.outputs)]
     inputs = set(cascade.inputs)
     read = _bytes_read(node for expr in everything for node in loads(expr) if node.tensor in inputs)
@@ -35,7 +37,7 @@ def traffic(cascade: Cascade) -> Traffic:
 def _unfused(cascade: Cascade) -> tuple[int, int]:
     read = written = 0
     operands: set[Expr] = set()
-    for reduction in (*cascade.producers, *cascade.reductions):
+    for reduction in (*cascade.producers, *cascade.reductions, *cascade.epilogues):
         kernel: tuple[Expr, ...] = (reduction.map,)
         split = split_product(reduction.map, reduction.axes, reduction.over, lambda a: a.extent)
         if reduction.combiner == "sum" and split is not None:
@@ -62,7 +64,7 @@ def _bytes_read(nodes: Iterable[Load]) -> int:
     touched: dict[Tensor, int] = {}
     for node in dict.fromkeys(nodes):
         touched[node.tensor] = touched.get(node.tensor, 0) + _points(axes_of(node))
-    return sum(min(n, t.size) * numpy_dtype(t.dtype).itemsize for t, n in touched.items())
+    return sum(min(n, t.size) * _item(t.dtype) for t, n in touched.items())
 
 
 def _operations(items: tuple[Reduction, ...], everything: Iterable[Expr]) -> int:
@@ -78,4 +80,8 @@ def _points(axes: Iterable[Axis]) -> int:
 
 
 def _size(tensor: Tensor) -> int:
-    return tensor.size * numpy_dtype(tensor.dtype).itemsize
+    return tensor.size * _item(tensor.dtype)
+
+
+def _item(dtype: str) -> int:
+    return _PAIR_BYTES if dtype == PAIR else numpy_dtype(dtype).itemsize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from redfuser.cascade.model import IDENTITIES
+from redfuser.cascade.model import IDENTITIES, LISTS
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, loads
 from redfuser.tile.coverage import Coverage, bounds_of
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
@@ -29,7 +29,8 @@ def verify(program: TileProgram) -> None:
     * Every buffer and tensor is declared, with the shape of its tile.
     * A value varies only along the axes of its target, what is reduced, and axes whose tile is one point.
     * Nothing on chip is read before it is written, no workspace before an earlier phase filled it.
-    * Operands of a ``contract`` make a matrix product; a ``reduce`` folds an axis that its target hasn't.
+    * Operands of a ``contract`` make a matrix product; a ``reduce`` folds an axis that its target hasn't, and keeps a
+      list whole.
     * Streams lie inside their axis; those that store cover it.
     * Every element of an output or workspace is stored exactly once.
 
@@ -125,14 +126,17 @@ class _PhaseChecker:
             raise TileError(statement, f"folds {over.name}, an axis of its target")
         if target.tensor not in self.written:
             raise TileError(statement, f"{target.tensor.name} is read before it is written")
-        space = (*target.axes, over)
         if isinstance(statement, Reduce):
             if statement.combiner not in IDENTITIES:
                 raise TileError(statement, f"unknown combiner {statement.combiner}")
-            self._value(statement, statement.value, space)
+            if (statement.combiner in LISTS) != (statement.rank is not None):
+                raise TileError(statement, "a list, and nothing else, has places")
+            if statement.rank is not None and (target.axes[-1:] != (statement.rank,) or statement.rank in self.tiles):
+                raise TileError(statement, f"the places {statement.rank.name} are the last axis and whole on chip")
+            self._value(statement, statement.value, statement.space)
         else:
-            self._value(statement, statement.left, space)
-            self._value(statement, statement.right, space)
+            self._value(statement, statement.left, (*target.axes, over))
+            self._value(statement, statement.right, (*target.axes, over))
             self._matrix_product(statement)
 
     def _matrix_product(self, statement: Contract) -> None:

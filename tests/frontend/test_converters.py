@@ -257,3 +257,31 @@ def test_reshape_by_the_rules() -> None:
     check(single("Reshape", {"x": x}, {"s": np.array([0, -1])}), {"x": x})
     empty = np.zeros((0, 3), np.float32)
     check(single("Reshape", {"x": empty}, {"s": np.array([3, 0])}, allowzero=1), {"x": empty})
+
+
+TIES = np.array([[1, 3, 3, 0, 0], [np.nan, 2, np.nan, 9, -1], [-np.inf, -np.inf, 5, 5, -np.inf]], np.float32)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+def test_arg_extrema_with_ties(operator: str, last: int, axis: int) -> None:
+    x = np.round(normal(4, 7) * 1.5)
+    for keep in (0, 1):
+        check(single(operator, {"x": x}, axis=axis, keepdims=keep, select_last_index=last), {"x": x})
+
+
+def test_arg_extrema_count_nan_as_largest() -> None:
+    (first,) = lower_and_run(single("ArgMax", {"x": TIES}, axis=1), {"x": TIES})
+    (last,) = lower_and_run(single("ArgMax", {"x": TIES}, axis=1, select_last_index=1), {"x": TIES})
+    (least,) = lower_and_run(single("ArgMin", {"x": TIES}, axis=1), {"x": TIES})
+    assert first.dtype == np.int64
+    assert first.ravel().tolist() == [1, 0, 2] and last.ravel().tolist() == [2, 2, 3]
+    assert least.ravel().tolist() == [3, 4, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32, np.int64, np.uint8])
+def test_arg_max_of_any_type(dtype: type) -> None:
+    x = np.arange(12).reshape(3, 4)[::-1].astype(dtype)
+    (found,) = lower_and_run(single("ArgMax", {"x": x}, axis=0), {"x": x})
+    assert found.ravel().tolist() == [0, 0, 0, 0]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import Axis, Const, Expr, Op, axis, index
+from redfuser.expr import PAIR, Axis, Const, Expr, Op, axis, index
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -129,14 +129,15 @@ class Builder:
         return BufferLoad(array, [place])
 
     def allocate(self, name: str, size: int, dtype: str) -> Buffer:
-        """A flat buffer that lives to the end of the innermost open block; of bytes for bools, float32 for bfloat16.
+        """A flat buffer that lives to the end of the innermost open block; of bytes for bools, float32 for bfloat16,
+        64-bit integers for pairs.
 
         TVM puts small arrays of global scope on the stack, where LLVM keeps them in registers if it can, and
         all others on the heap.
         """
         from tvm.tirx import AllocBuffer, decl_buffer
 
-        dtype = {"bool": "int8", "bfloat16": "float32"}.get(dtype, dtype)
+        dtype = {"bool": "int8", "bfloat16": "float32", PAIR: "int64"}.get(dtype, dtype)
         small = size * numpy_dtype(dtype).itemsize < STACK_BYTES
         scope = "global" if small else "local"
         buffer = decl_buffer((max(size, 1),), dtype, self.unique(name), scope=scope, data_alignment=64)

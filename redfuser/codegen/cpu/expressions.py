@@ -11,10 +11,11 @@ from redfuser.codegen.cpu.access import Access
 from redfuser.codegen.cpu.builder import Builder, arithmetic, lanes_of, scalar_dtype
 from redfuser.codegen.cpu.functions import Functions
 from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.pairs import make_pair, position_of_pair, value_of_pair
 from redfuser.codegen.cpu.region import Region
 from redfuser.codegen.cpu.types import computed, rounded
 from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, shuffle, typed
-from redfuser.expr import INDEX, UNARY, Axis, Const, Expr, Load, Op, axes_of, substitute
+from redfuser.expr import INDEX, PAIR, UNARY, Axis, Const, Expr, Load, Op, axes_of, number, substitute
 from redfuser.indexing import Linear, linear
 from redfuser.tile.sharing import operands
 
@@ -89,6 +90,12 @@ class Translator:
             return self._unary(node.name, *arguments)
         if node.name == "cast":
             return _cast(arguments[0], node.dtype)
+        if node.name == "pair":
+            return make_pair(self.builder, *arguments)
+        if node.name == "value":
+            return value_of_pair(self.builder, arguments[0], node.dtype)
+        if node.name == "position":
+            return position_of_pair(self.builder, arguments[0])
         return _operator(node.name, *_one_integer_type(arguments))
 
     def _position(self, node: Expr, region: Region) -> PrimExpr | None:
@@ -177,6 +184,8 @@ class Translator:
 def _constant(node: Const) -> PrimExpr:
     from tvm.tirx import const
 
+    if node.dtype == PAIR:
+        node = number(node.value, computed(PAIR))
     return const(bool(node.value) if node.dtype == "bool" else node.value, computed(node.dtype))
 
 

@@ -30,7 +30,7 @@ from redfuser.codegen.cpu.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.strides import Strides
 from redfuser.codegen.cpu.types import in_memory
 from redfuser.evaluate import evaluate, open_mesh
-from redfuser.expr import Axis, Expr, Op, Tensor, axes_of, index, op, substitute
+from redfuser.expr import PAIR, Axis, Expr, Op, Tensor, axes_of, index, op, substitute
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Phase, Statement, Store, Stream, Tile, TileProgram
 
@@ -68,7 +68,8 @@ def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
 def _declare(builder: Builder, tensor: Tensor) -> Array:
     from tvm.tirx import const, decl_buffer
 
-    return decl_buffer([const(n, "int64") for n in tensor.shape], tensor.dtype, builder.unique(tensor.name))
+    dtype = in_memory(tensor.dtype) if tensor.dtype == PAIR else tensor.dtype
+    return decl_buffer([const(n, "int64") for n in tensor.shape], dtype, builder.unique(tensor.name))
 
 
 def _view(builder: Builder, array: Array) -> Array:

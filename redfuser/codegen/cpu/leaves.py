@@ -107,9 +107,37 @@ class Leaves:
                 self.access.put_in_memory(leaf.tensor, leaf.indices, region, value)
             elif nest.folds_lanes:
                 self._accumulate(leaf, region, value, row, start)
+            elif leaf.rank is not None:
+                self._insert(leaf, leaf.rank, region, value)
             else:
                 present = self.access.on_chip(leaf.target.tensor, region)
                 self.access.put_on_chip(leaf.target.tensor, region, combine(leaf.combiner, present, value))
+
+    def _insert(self, leaf: Reduce, rank: Axis, region: Region, value: PrimExpr) -> None:
+        """A pair into a sorted list: each place takes the better of what it holds and what its neighbour gives up."""
+        best, worst = ("max", "min") if leaf.combiner == "topk" else ("min", "max")
+        value = self.builder.bind("candidate", value)
+        last = rank.extent - 1
+
+        def held(place: Expr) -> tuple[Region, PrimExpr]:
+            where = region.narrow(rank, place, 1)
+            return where, self.access.on_chip(leaf.target.tensor, where)
+
+        def insert() -> None:
+            with self.builder.loop("place", last, "unroll" if last <= UNROLL else "serial") as number:
+                place = op("sub", index(last), number)
+                where, present = held(place)
+                given = combine(worst, held(op("sub", place, index(1)))[1], value)
+                self.access.put_on_chip(leaf.target.tensor, where, combine(best, present, given))
+            first, present = held(index(0))
+            self.access.put_on_chip(leaf.target.tensor, first, combine(best, present, value))
+
+        if region.lane is not None:
+            insert()
+            return
+        threshold = held(index(last))[1]
+        with self.builder.when(value > threshold if best == "max" else value < threshold):
+            insert()
 
     def _accumulate(self, leaf: Reduce, region: Region, value: PrimExpr, row: Expr, start: Expr) -> None:
         from tvm.tirx import BufferLoad, Ramp
@@ -211,5 +239,4 @@ def _axes(nest: Nest) -> tuple[Axis, ...]:
     leaf = nest.leaf
     if isinstance(leaf, Store | Prefetch):
         return leaf.axes
-    axes: tuple[Axis, ...] = leaf.target.axes
-    return (*axes, leaf.over) if isinstance(leaf, Reduce) else axes
+    return leaf.space if isinstance(leaf, Reduce) else leaf.target.axes

@@ -137,6 +137,8 @@ def make_nest(leaf: Leaf, strides: Strides, lanes: Axis | None) -> Nest:
     if isinstance(leaf, Prefetch):
         return Nest(leaf, wide(leaf.axes), lanes if lanes in wide(leaf.axes) else None)
     lane = _lane(leaf.target, strides, sizes)
+    if isinstance(leaf, Reduce) and leaf.rank is not None:
+        return Nest(leaf, (*wide(leaf.space[:-1]), leaf.over), lane if lane != leaf.rank else None)
     if isinstance(leaf, Reduce):
         across = sizes[leaf.over] > 1 and (lane is None or leaf.over == lanes)
         along = leaf.over if across else lane

@@ -1,10 +1,11 @@
-"""Element types: bools take a byte in storage, and bfloat16 is computed with, and kept on chip, as float32."""
+"""Element types in storage and registers: bools take a byte, pairs are integers, bfloat16 is float32 but in memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.vectors import like, typed
+from redfuser.expr import PAIR
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
 def computed(dtype: str) -> str:
     """The type that values of ``dtype`` have in registers."""
-    return "float32" if dtype == "bfloat16" else dtype
+    return {"bfloat16": "float32", PAIR: "int64"}.get(dtype, dtype)
 
 
 def in_memory(dtype: str) -> str:
     """The type of the array through which a tensor of ``dtype`` is read and written: TVM has no vectors of bfloat16."""
-    return "uint16" if dtype == "bfloat16" else dtype
+    return {"bfloat16": "uint16", PAIR: "int64"}.get(dtype, dtype)
 
 
 def decoded(value: PrimExpr, dtype: str) -> PrimExpr:

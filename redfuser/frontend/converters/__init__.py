@@ -25,13 +25,20 @@ from redfuser.frontend.converters.reductions import (
     CONVERT_REDUCE_MIN,
     convert_reduce_log_sum_exp,
 )
-from redfuser.frontend.converters.selection import convert_cum_sum, convert_top_k
+from redfuser.frontend.converters.selection import (
+    CONVERT_ARG_MAX,
+    CONVERT_ARG_MIN,
+    convert_cum_sum,
+    convert_top_k,
+)
 from redfuser.frontend.converters.slice import convert_slice
 
 __all__ = ["CONVERTERS", "Converter", "converter_of", "widened"]
 
 #: Operator of the default domain -> our converter.
 CONVERTERS: dict[str, Converter] = {
+    "ArgMax": CONVERT_ARG_MAX,
+    "ArgMin": CONVERT_ARG_MIN,
     "Attention": convert_attention,
     "BatchNormalization": convert_batch_norm,
     "Clip": convert_clip,

@@ -1,4 +1,4 @@
-"""TopK and CumSum: TVM has no legalisation of either, so they become calls of our PrimFuncs."""
+"""Selections and CumSum as calls of our PrimFuncs: TVM has no lowering of TopK and CumSum, and another order of NaN."""
 
 from __future__ import annotations
 
@@ -8,16 +8,38 @@ from collections.abc import Sequence
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, constant, dtype_of, shape_of
+from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, shape_of
 from redfuser.frontend.kernels import cumulative_sum, top_k
 
 
 def convert_top_k(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
     """TopK: int64 indices, ties to the lowest index, NaN above every number. ``sorted=0`` is sorted too."""
-    data = inputs[0]
     k = int(constant(inputs[1], "k").reshape(-1)[0])
+    return _select(bb, inputs[0], attributes.get("axis", -1), k, bool(attributes.get("largest", 1)))
+
+
+def _arg_extremum(largest: bool) -> Converter:
+    """ArgMax or ArgMin: the index that TopK gives for one element."""
+
+    def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+        data = inputs[0]
+        axis = attributes.get("axis", 0) % len(shape_of(data))
+        _, winner = _select(bb, data, axis, 1, largest, bool(attributes.get("select_last_index", 0)))
+        return winner if attributes.get("keepdims", 1) else R.squeeze(bb.emit(winner), [axis])
+
+    return convert
+
+
+CONVERT_ARG_MAX = _arg_extremum(largest=True)
+CONVERT_ARG_MIN = _arg_extremum(largest=False)
+
+
+def _select(
+    bb: relax.BlockBuilder, data: relax.Expr, axis: int, k: int, largest: bool, last: bool = False
+) -> list[relax.Expr]:
+    """Values and indices of the ``k`` best along an axis."""
     shape, dtype = shape_of(data), dtype_of(data)
-    axis = attributes.get("axis", -1) % len(shape)
+    axis %= len(shape)
     if not 0 <= k <= shape[axis]:
         raise ValueError(f"k = {k} of an axis with {shape[axis]} elements")
     order = [place for place in range(len(shape)) if place != axis] + [axis]
@@ -25,9 +47,9 @@ def convert_top_k(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
     is_last = axis == len(shape) - 1
     outer = [shape[place] for place in order[:-1]]
     rows = math.prod(outer)
-    last = data if is_last else bb.emit(R.permute_dims(data, order))
-    flat = bb.emit(R.reshape(last, (rows, shape[axis])))
-    kernel = bb.add_func(top_k(rows, shape[axis], k, dtype, bool(attributes.get("largest", 1))), "top_k")
+    ordered = data if is_last else bb.emit(R.permute_dims(data, order))
+    flat = bb.emit(R.reshape(ordered, (rows, shape[axis])))
+    kernel = bb.add_func(top_k(rows, shape[axis], k, dtype, largest, last), "top_k")
     kinds = [relax.TensorStructInfo((rows, k), kind) for kind in (dtype, "int64")]
     both = bb.emit(relax.call_tir(kernel, [flat], out_sinfo=kinds))
     results = [bb.emit(R.reshape(bb.emit(relax.TupleGetItem(both, place)), [*outer, k])) for place in range(2)]

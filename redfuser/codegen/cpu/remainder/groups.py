@@ -71,7 +71,7 @@ def _row_size(definition: Definition, group: Group) -> int:
 
 
 def _rows(definitions: Sequence[Definition]) -> tuple[Axis, ...]:
-    folded = {a for d in definitions for a in d.reduced}
+    folded = {a for d in definitions for a in (*d.reduced, d.rank)}
     return tuple(a for a in definitions[-1].axes if all(a in d.axes for d in definitions) and a not in folded)
 
 
@@ -111,4 +111,5 @@ def _rename(definition: Definition, names: Mapping[Axis, Axis], done: Mapping[st
     body = substitute(definition.body, names)
     body = substitute(body, {node: own(node) for node in walk(body) if isinstance(node, Load)})
     axes, reduced = (tuple(names[a] for a in each) for each in (definition.axes, definition.reduced))
-    return replace(definition, axes=axes, reduced=reduced, body=body)
+    rank = None if definition.rank is None else names[definition.rank]
+    return replace(definition, axes=axes, reduced=reduced, body=body, rank=rank)

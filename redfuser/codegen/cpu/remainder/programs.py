@@ -64,7 +64,8 @@ class _PhaseBuilder:
             return [] if any(a.extent == 0 for a in definition.reduced) else [Map(buffer, value)]
         near = {a for node in loads(value) for a in _unit_axes(linear(node.indices[-1]))}
         *outer, over = sorted(self.normal.of(definition.reduced), key=lambda a: a in near)
-        statement: Statement = Reduce(buffer, definition.combiner, value, over)
+        rank = None if definition.rank is None else self.normal.of([definition.rank])[0]
+        statement: Statement = Reduce(buffer, definition.combiner, value, over, rank)
         for axis in reversed(outer):
             statement = Stream(axis, 1, (statement,), index(0), index(axis.extent))
         return [statement]
