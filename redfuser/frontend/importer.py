@@ -152,19 +152,19 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _convert(self, node: NodeProto, inputs: Inputs, kinds: Sequence[int]) -> Sequence[relax.Expr]:
         """One expression for each output of the node; ``kinds`` are the outputs' ONNX element types, 0 if unknown."""
-        attributes = self._parse_attr(node.attribute)
-        attributes["tvm_custom"] = {
-            "name": node.name,
-            "num_outputs": len(node.output),
-            "output_types": kinds,
-            "symbols": self.symbols,
-        }
 
         def stock(_: relax.BlockBuilder, values: Inputs, attributes: Attributes) -> relax.Expr:
             return self._convert_operator(node.op_type, onnx_frontend.onnx_input(values), attributes, self.opset)
 
         convert = converter_of(node.op_type, stock) if node.domain in _DEFAULT_DOMAINS else stock
         try:
+            attributes = self._parse_attr(node.attribute)
+            attributes["tvm_custom"] = {
+                "name": node.name,
+                "num_outputs": len(node.output),
+                "output_types": kinds,
+                "symbols": self.symbols,
+            }
             result = convert(self.bb, inputs, attributes)
             return self._separate(self.bb.normalize(result) if isinstance(result, relax.Expr) else result)
         except TooLarge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
@@ -46,6 +46,21 @@ def test_uses_that_tvm_gets_wrong(capfd: pytest.CaptureFixture[str]) -> None:
     assert "divide evenly" in refused(single("Resize", {"x": image}, scales, mode="linear"), capfd)
     even = {"_roi": X, "scales": np.array([1, 1, 2, 2], np.float32)}
     assert lower(loaded(single("Resize", {"x": image}, even, mode="linear"))).outputs[0].shape == (1, 1, 8, 8)
+
+
+def test_tables_that_would_fill_the_memory(capfd: pytest.CaptureFixture[str]) -> None:
+    bounds = {"a": np.int64(0), "b": np.int64(1 << 34), "c": np.int64(1)}
+    node = helper.make_node("Range", list(bounds), ["r"], name="node")
+    cast = helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT)
+    assert "a table this long" in refused(graph_of([node, cast], {}, ["y"], bounds), capfd)
+
+
+def test_sparse_constants(capfd: pytest.CaptureFixture[str]) -> None:
+    values, places = (numpy_helper.from_array(np.array(a), "") for a in (np.ones(2, np.float32), np.array([0, 2])))
+    sparse = helper.make_sparse_tensor(values, places, [4])
+    node = helper.make_node("Constant", [], ["c"], name="node", sparse_value=sparse)
+    proto = graph_of([node, helper.make_node("Relu", ["c"], ["y"])], {}, ["y"])
+    assert "operator Constant (node 'node')" in refused(proto, capfd)
 
 
 def test_operators_that_tvm_imports_but_cannot_lower() -> None:

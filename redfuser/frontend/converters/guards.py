@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tvm import relax
+
 from redfuser.frontend.converters.common import (
     Attributes,
     Inputs,
@@ -17,6 +19,9 @@ from redfuser.frontend.converters.common import (
     shape_of,
 )
 from redfuser.frontend.element_types import is_narrow
+
+#: Tables of constants may have this many.
+MOST_ELEMENTS = 1 << 24
 
 
 def _cast(inputs: Inputs, attributes: Attributes) -> str:
@@ -39,6 +44,13 @@ def _lp_pool(inputs: Inputs, attributes: Attributes) -> str:
 def _mod(inputs: Inputs, attributes: Attributes) -> str:
     is_float = inputs[0] is not None and "float" in dtype_of(inputs[0])
     return "floating-point operands" if is_float else ""
+
+
+def _range(inputs: Inputs, attributes: Attributes) -> str:
+    if not all(isinstance(value, relax.Constant) for value in inputs):
+        return ""
+    start, limit, step = (constant(value, "a bound").item() for value in inputs)
+    return "a table this long" if step and (limit - start) / step > MOST_ELEMENTS else ""
 
 
 def _resize(inputs: Inputs, attributes: Attributes) -> str:
@@ -67,6 +79,7 @@ _GUARDS: dict[str, Callable[[Inputs, Attributes], str]] = {
     "ConvTranspose": _conv_transpose,
     "LpPool": _lp_pool,
     "Mod": _mod,
+    "Range": _range,
     "Resize": _resize,
     "RoiAlign": _roi_align,
     "SpaceToDepth": _space_to_depth,
