@@ -139,6 +139,25 @@ def test_the_guard_moves_to_the_row(wrap: Callable[[Expr], Expr]) -> None:
     assert any(proof.by == "guard proof" for proof in derivation.proofs)
 
 
+@pytest.mark.parametrize("spelling", ["reciprocal", "times one", "negated maximum", "logarithm", "log-sum-exp"])
+def test_the_guard_moves_however_the_probability_is_written(spelling: str) -> None:
+    build = Builder()
+    m = build.reduce("m", "max", score())
+    shifted = op("sub", score(), m)
+    e = op("exp", op("add", score(), op("mul", m, literal(-1))) if spelling == "negated maximum" else shifted)
+    t = build.reduce("t", "sum", op("exp", shifted))
+    p = {
+        "reciprocal": op("mul", op("div", literal(1), t), e),
+        "times one": op("mul", op("div", e, t), literal(1)),
+        "negated maximum": op("div", e, t),
+        "logarithm": op("exp", op("sub", shifted, op("log", t))),
+        "log-sum-exp": op("exp", op("sub", score(), op("add", op("log", t), m))),
+    }[spelling]
+    build.reduce("o", "sum", op("mul", nan_guard(p), score("v")))
+    derivation = derive(build.build())
+    assert derivation.incremental and any(proof.by == "guard proof" for proof in derivation.proofs)
+
+
 def test_a_guard_without_its_maximum_is_refused() -> None:
     build = Builder()
     e = op("exp", score())
