@@ -33,6 +33,21 @@ def test_integers_of_every_width_saturate(kind: str) -> None:
     check(proto, {"x": X})
 
 
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "UINT2"])
+def test_casts_to_narrow_integers_keep_the_low_bits(kind: str) -> None:
+    x = np.arange(-20, 20, dtype=np.int32)
+    proto = single("Cast", {"x": x}, opset=25, to=getattr(TensorProto, kind))
+    check(proto, {"x": x})
+    numbers = np.array([0.9, 1.5, -1.9, 0.0], np.float32)
+    if kind.startswith("INT"):
+        check(single("Cast", {"x": numbers}, opset=25, to=getattr(TensorProto, kind)), {"x": numbers})
+
+
+def test_casts_to_four_bit_floats_round_to_even() -> None:
+    x = np.array([0.25, 0.75, 1.25, 2.5, 3.5, 5, 7, 100, -0.75, -5, 0.0], np.float32)
+    check(single("Cast", {"x": x}, opset=23, to=TensorProto.FLOAT4E2M1), {"x": x})
+
+
 def test_halves_round_to_even() -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32)
     check(single("QuantizeLinear", {"x": x}, {"s": np.float32(1), "z": np.int8(0)}, opset=21), {"x": x})
@@ -84,7 +99,7 @@ def test_what_is_not_supported_is_refused() -> None:
         "float8_e4m3fnuz": single(
             "QuantizeLinear", {"x": X}, constants, opset=21, output_dtype=TensorProto.FLOAT8E4M3FNUZ
         ),
-        "a cast to int4": single("Cast", {"x": X}, opset=21, to=TensorProto.INT4),
+        "saturate = 0": single("Cast", {"x": X}, opset=21, to=TensorProto.FLOAT8E4M3FN, saturate=0),
     }
     for words, proto in refused.items():
         with pytest.raises(UnsupportedOperatorError, match=words):

@@ -1,6 +1,6 @@
 """ONNX operators that TVM's stock converters get wrong or lack, as Relax expressions. Imports TVM."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tvm import relax
 
@@ -13,6 +13,7 @@ from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, c
 from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_lp_norm, convert_rms_norm
 from redfuser.frontend.converters.padding import convert_pad
 from redfuser.frontend.converters.quantize import (
+    convert_cast,
     convert_dequantize,
     convert_dynamic_quantize,
     convert_mat_mul_integer,
@@ -69,6 +70,9 @@ CONVERTERS: dict[str, Converter] = {
     "TopK": convert_top_k,
 }
 
+#: Converters that leave common uses to TVM's own.
+_ADAPTERS: dict[str, Callable[[Converter], Converter]] = {"Cast": convert_cast, "Slice": convert_slice}
+
 #: Accumulate, and have no wide accumulator of their own: computed in float32 on half-precision inputs.
 _WIDENED = frozenset(
     [
@@ -104,5 +108,5 @@ def converter_of(operator: str, stock: Converter) -> Converter:
         refuse_wrong_use(operator, inputs, attributes)
         return stock(bb, inputs, attributes)
 
-    convert = convert_slice(stock) if operator == "Slice" else CONVERTERS.get(operator, guarded)
+    convert = _ADAPTERS[operator](guarded) if operator in _ADAPTERS else CONVERTERS.get(operator, guarded)
     return widened(convert) if operator in _WIDENED else convert

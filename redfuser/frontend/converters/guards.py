@@ -18,7 +18,6 @@ from redfuser.frontend.converters.common import (
     output_type,
     shape_of,
 )
-from redfuser.frontend.element_types import is_narrow
 
 #: Tables of constants may have this many.
 MOST_ELEMENTS = 1 << 24
@@ -26,9 +25,7 @@ MOST_ELEMENTS = 1 << 24
 
 def _cast(inputs: Inputs, attributes: Attributes) -> str:
     target = output_type(attributes)
-    if target.startswith("float8") and not attributes.get("saturate", 1):
-        return "saturate = 0"
-    return f"a cast to {target}" if is_narrow(target) else ""
+    return "saturate = 0" if target.startswith("float8") and not attributes.get("saturate", 1) else ""
 
 
 def _conv_transpose(inputs: Inputs, attributes: Attributes) -> str:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnx import TensorProto
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, extents_of, optional, output_type, rank_of
-from redfuser.frontend.element_types import integer_limits
+from redfuser.frontend.converters.common import (
+    Attributes,
+    Converter,
+    Inputs,
+    dtype_of,
+    extents_of,
+    optional,
+    output_type,
+    rank_of,
+)
+from redfuser.frontend.element_types import integer_limits, is_narrow
 
 
 def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -60,6 +70,25 @@ def quantised(
     wide = dtype_of(scaled)
     bounded = bb.emit(R.minimum(bb.emit(R.maximum(whole, relax.const(low, wide))), relax.const(high, wide)))
     return R.astype(bounded, held)
+
+
+def convert_cast(stock: Converter) -> Converter:
+    """Cast: to types of less than a byte by their low bits, or rounded to the nearest; to others by TVM's converter."""
+
+    def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr | Sequence[relax.Expr]:
+        target = output_type(attributes)
+        if not is_narrow(target):
+            return stock(bb, inputs, attributes)
+        if target == "float4_e2m1fn":
+            return _to_float4(bb, _cast(bb, inputs[0], "float32"))
+        low, high = integer_limits(target)
+        whole = bb.normalize(stock(bb, inputs, {**attributes, "to": TensorProto.INT32}))
+        bits = bb.emit(R.bitwise_and(whole, relax.const(high - low, "int32")))
+        sign = relax.const(-low, "int32")
+        signed = bits if low == 0 else bb.emit(R.subtract(bb.emit(R.bitwise_xor(bits, sign)), sign))
+        return R.astype(signed, "int8" if low else "uint8")
+
+    return convert
 
 
 def _to_float4(bb: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
