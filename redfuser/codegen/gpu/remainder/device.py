@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import resources
 from typing import Any
 
 import tvm
@@ -89,9 +90,16 @@ def _creator(arch: str, failure: list[Exception]) -> Callable[..., Any]:
 
 
 def _object(text: str, arch: str, kernels: Mapping[str, Any]) -> Any:
-    cubin = compile_cuda(text, arch, OPTIONS)
+    cubin = compile_cuda(_with_prelude(text), arch, OPTIONS)
     described = [_packed(str(name), kernels[name]) for name in sorted(kernels, key=str)]
     return static_object(build_packed(described, arch, cubin.code), [])
+
+
+def _with_prelude(text: str) -> str:
+    """TVM's text with ours between its own definitions, which must stay as they are, and its kernels."""
+    prelude = (resources.files("redfuser.codegen.gpu.remainder") / "prelude.cu").read_text(encoding="utf-8")
+    head, kernel, rest = text.partition('extern "C" __global__')
+    return f"#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n{head}{prelude}{kernel}{rest}"
 
 
 def _packed(name: str, described: Any) -> PackedKernel:

@@ -8,17 +8,20 @@ are written as bits in the meantime, which is also what the kernel then computes
 from __future__ import annotations
 
 import math
-import struct
 
+import numpy as np
 import tvm
 from tvm import tirx
 from tvm.tirx.stmt_functor import ir_transform
 
-#: For each float type: how struct writes it and integers of its size, TVM's such integers, CUDA's conversion.
+from redfuser.evaluate import numpy_dtype
+
+#: For each float type: NumPy's and TVM's name of integers of its size, CUDA's conversion from them.
 BITS = {
-    "float16": ("<e", "<H", "uint16", "__ushort_as_half"),
-    "float32": ("<f", "<i", "int32", "__int_as_float"),
-    "float64": ("<d", "<q", "int64", "__longlong_as_double"),
+    "bfloat16": ("uint16", "__ushort_as_bfloat16"),
+    "float16": ("uint16", "__ushort_as_half"),
+    "float32": ("int32", "__int_as_float"),
+    "float64": ("int64", "__longlong_as_double"),
 }
 
 
@@ -49,11 +52,13 @@ def _limit(value: tirx.FloatImm) -> float:
 
 
 def _hide(value: tirx.FloatImm) -> tirx.PrimExpr | None:
-    if abs(_limit(value)) != 1:
-        return None
-    as_float, as_integer, integer, convert = BITS[value.dtype]
-    (bits,) = struct.unpack(as_integer, struct.pack(as_float, value.value))
-    return tirx.call_pure_extern(value.dtype, convert, tirx.IntImm(integer, bits))
+    return _bits(value.value, value.dtype) if abs(_limit(value)) == 1 else None
+
+
+def _bits(value: float, dtype: str) -> tirx.PrimExpr:
+    integer, convert = BITS[dtype]
+    bits = int(np.array(value, numpy_dtype(dtype)).view(integer))
+    return tirx.call_pure_extern(dtype, convert, tirx.IntImm(integer, bits))
 
 
 def _finite_init(block: tirx.SBlock) -> tirx.SBlock | None:
@@ -73,4 +78,7 @@ def _to_finite(value: tirx.FloatImm) -> tirx.PrimExpr | None:
 
 def _to_infinity(value: tirx.FloatImm) -> tirx.PrimExpr | None:
     limit = _limit(value)
+    if value.dtype == "bfloat16" and (limit or math.isnan(value.value)):
+        # TVM writes what isn't finite in a way that isn't CUDA.
+        return _bits(math.copysign(math.inf, limit) if limit else math.nan, value.dtype)
     return tirx.const(math.copysign(math.inf, limit), value.dtype) if abs(limit) == 1 else None

@@ -8,6 +8,7 @@ from tvm.s_tir import dlight
 
 from redfuser.codegen.gpu.remainder.accumulation import accumulate_wide
 from redfuser.codegen.gpu.remainder.identities import start_finite
+from redfuser.codegen.gpu.remainder.rows import Rows
 
 #: What TVM raises about a function that a rule can't handle: the next rule is tried.
 FAILURES = (RuntimeError, TypeError, ValueError, AssertionError, KeyError, IndexError)
@@ -21,7 +22,7 @@ def schedule_remainder(module: tvm.IRModule, machine: tvm.target.Target) -> tupl
 
     Returns:
         The module, and how each of its PrimFuncs is computed: ``matmul``, ``gemv``, ``reduction``,
-        ``general-reduction``, ``fallback`` (a thread a point) or ``one-thread``.
+        ``rows``, ``general-reduction``, ``fallback`` (a thread a point) or ``one-thread``.
     """
     updated = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     kinds: dict[str, str] = {}
@@ -38,9 +39,12 @@ def schedule_function(function: tirx.PrimFunc, machine: tvm.target.Target) -> tu
         "matmul": dlight.gpu.Matmul(),
         "gemv": dlight.gpu.GEMV(),
         "reduction": dlight.gpu.Reduction(),
+        "rows": Rows(),
         "general-reduction": dlight.gpu.GeneralReduction(),
         "fallback": dlight.gpu.Fallback(),
     }
+    if all(extent == 1 for extent in function.buffer_map[function.params[-1]].shape):
+        del rules["general-reduction"]  # it would launch a kernel for every point
     wide = start_finite(accumulate_wide(function))
     for name, rule in rules.items():
         scheduled = _apply(rule, wide, machine)
