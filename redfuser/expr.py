@@ -13,6 +13,8 @@ from functools import reduce as fold
 from typing import TypeVar
 from typing import cast as typed
 
+from redfuser.extents import Extent, Size
+
 INDEX = "int64"
 #: dtype of a value together with a position. Pairs are ordered by value, NaN above all, then by position: what
 #: selections (argmax, top-k) fold. Where the lowest position must win a maximum, it is kept negated.
@@ -60,16 +62,16 @@ class Tensor:
 
     Args:
         name: unique within the value (graph, cascade or program) that holds it.
-        shape: extents; empty for a scalar.
+        shape: extents, symbolic ones included; empty for a scalar.
         dtype: NumPy-style name, or ``float8_e4m3fn`` and the like.
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     dtype: str
 
     @property
-    def size(self) -> int:
+    def size(self) -> Extent:
         """Number of elements."""
         return fold(lambda a, b: a * b, self.shape, 1)
 
@@ -136,13 +138,26 @@ class Axis(Expr):
     """A loop coordinate, ``0 <= axis < extent``; identified by its name."""
 
     name: str
-    extent: int
+    extent: Extent
 
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.extent)
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Symbol(Expr):
+    """A number of elements that is known on the call only."""
+
+    size: Extent
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.size,)
+
+    def __str__(self) -> str:
+        return f"({self.size})" if "+" in str(self.size) else str(self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,14 +209,14 @@ class Op(Expr):
         return OPERATORS[self.name][1].format(*self.args)
 
 
-def axis(name: str, extent: int) -> Axis:
+def axis(name: str, extent: Extent) -> Axis:
     """A loop coordinate over ``range(extent)``."""
     return Axis(INDEX, name, extent)
 
 
-def index(value: int) -> Const:
-    """An integer constant for index arithmetic."""
-    return Const(INDEX, value)
+def index(value: Extent) -> Const | Symbol:
+    """A constant, or a symbolic size, for index arithmetic."""
+    return Symbol(INDEX, value) if isinstance(value, Size) else Const(INDEX, value)
 
 
 def number(value: float, dtype: str) -> Const:

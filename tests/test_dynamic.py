@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import redfuser as library
 from models.tiny_bert import BertShape, tiny_bert
 from redfuser.accuracy import compare
+from redfuser.api import Artifact
 from redfuser.artifact.load import LoadedModel
 from redfuser.errors import UsageError
 from redfuser.oracle import random_inputs, run_float64, run_onnxruntime, sample_sizes
@@ -31,8 +33,13 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(bert: Path) -> LoadedModel:
-    return library.compile(bert, dims={"batch": DimRange(1, 5)}, force=True).load()
+def artifact(bert: Path) -> Artifact:
+    return library.compile(bert, dims={"batch": DimRange(1, 5)}, force=True)
+
+
+@pytest.fixture(scope="module")
+def model(artifact: Artifact) -> LoadedModel:
+    return artifact.load()
 
 
 def feeds(model: LoadedModel, **sizes: int) -> dict[str, np.ndarray]:
@@ -45,6 +52,13 @@ def agree(proto: onnx.ModelProto, model: LoadedModel, inputs: Mapping[str, np.nd
         result = compare(outputs[spec.name], exact[spec.name], baseline[spec.name], spec.dtype)
         if not result.passed:
             yield f"{spec.name}: {result}"
+
+
+def test_everything_is_fused_as_in_the_static_model(artifact: Artifact, tmp_path: Path) -> None:
+    onnx.save(tiny_bert(replace(BERT, symbolic=False)), tmp_path / "static.onnx")
+    static = library.analyze(tmp_path / "static.onnx").cascades
+    dynamic = artifact.report.cascades
+    assert [(c.kind, c.verdict) for c in dynamic] == [(c.kind, c.verdict) for c in static]
 
 
 def test_the_manifest_names_the_ranges(model: LoadedModel) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redfuser.cascade.model import Cascade
-from redfuser.expr import COMPARISONS, Axis, Const, Expr, Load, Op, walk
+from redfuser.expr import COMPARISONS, Axis, Const, Expr, Load, Op, Symbol, walk
+from redfuser.extents import least
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ def _sign(node: Expr, args: list[Sign]) -> Sign:
     if isinstance(node, Const):
         value = float(node.value)
         return ANY if math.isnan(value) else Sign(value < 0, value == 0, value > 0)
-    if isinstance(node, Axis) or node.dtype == "bool" or node.dtype.startswith("uint"):
+    if isinstance(node, Symbol) and least(node.size) > 0:
+        return POSITIVE
+    if isinstance(node, Axis | Symbol) or node.dtype == "bool" or node.dtype.startswith("uint"):
         return NONNEGATIVE
     if isinstance(node, Load):
         return ANY

@@ -13,7 +13,7 @@ from redfuser.algebra import names
 from redfuser.algebra.analysis import Analysis
 from redfuser.algebra.printing import times
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, number, op, substitute, walk
+from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, index, number, op, substitute, walk
 
 _SINGULAR_AT_ZERO = frozenset({"div", "log", "log2", "rsqrt"})
 
@@ -85,7 +85,9 @@ def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | No
     estimate: Expr = names.component(reduction, 0)
     dtype = estimate.dtype
     if count is not None:
-        share = op("div", number(float(cascade.axis.extent), dtype), op("max", count, number(1.0, dtype)))
+        extent = index(cascade.axis.extent)
+        total = number(extent.value, dtype) if isinstance(extent, Const) else cast(extent, dtype)
+        share = op("div", total, op("max", count, number(1.0, dtype)))
         estimate = op("mul", estimate, share)
     if analysis.separation.transform == "mul":
         factor = analysis.separation.factor.xreplace({flag: 0 for flag in analysis.reading.flags})

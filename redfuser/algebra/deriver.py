@@ -17,6 +17,7 @@ from redfuser.algebra.recurrence import recurrences
 from redfuser.algebra.rounding import EXACT, REORDERED
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Tensor
+from redfuser.extents import most
 
 
 def derive_cascade(cascade: Cascade, relaxed: bool = False) -> Derivation:
@@ -70,7 +71,7 @@ def _checked(cascade: Cascade, derivation: Derivation, masked: frozenset[str]) -
     """With the float64 check, of these very recurrences on the small form of the cascade."""
     found: list[Witness] = []
     bounds = derivation.bounds
-    for length in dict.fromkeys(min(length, cascade.axis.extent) for length in witnesses.LENGTHS):
+    for length in dict.fromkeys(min(length, most(cascade.axis.extent)) for length in witnesses.LENGTHS):
         small = witnesses.Small(cascade, length)
         cut_down = small.derivation(derivation)
         local = [replace(bound, element=small.expr(bound.element)) for bound in bounds]

@@ -15,7 +15,8 @@ import numpy as np
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Axis, Const, Expr, Load, Tensor, axes_of, load, loads, substitute, transform, walk
+from redfuser.expr import Axis, Const, Expr, Load, Symbol, Tensor, axes_of, load, loads, substitute, transform, walk
+from redfuser.extents import is_symbolic, most
 
 Array = np.ndarray[Any, Any]
 Scenario = Callable[[np.random.Generator, Array, bool], Array]
@@ -54,7 +55,8 @@ MASKS = frozenset({"-inf entries", "leading -inf", "all -inf", "+inf entry", "Na
 class Small:
     """A cascade cut down to ``length`` elements, two points of each other axis, and the scenarios in front.
 
-    Constants equal to the axis' extent, or its inverse, follow the axis: a mean stays a mean.
+    Constants equal to the axis' extent, or its inverse, follow the axis: a mean stays a mean. Other symbolic sizes are
+    small numbers.
 
     Args:
         cascade: any cascade.
@@ -63,12 +65,12 @@ class Small:
 
     def __init__(self, cascade: Cascade, length: int) -> None:
         self.original = cascade
-        self.length = min(length, cascade.axis.extent)
+        self.length = min(length, most(cascade.axis.extent))
         self.scenario = Axis(cascade.axis.dtype, "scenario", len(SCENARIOS))
         self.axes = {cascade.axis: Axis(cascade.axis.dtype, cascade.axis.name, self.length)}
         for item in cascade.reductions:
             for other in item.axes:
-                self.axes.setdefault(other, Axis(other.dtype, other.name, min(other.extent, _OTHER)))
+                self.axes.setdefault(other, Axis(other.dtype, other.name, min(most(other.extent), _OTHER)))
         self.results = {item.result.name: item for item in cascade.reductions}
         self.inputs: dict[Load, Load] = {}
         self.cascade = self._cascade()
@@ -120,6 +122,10 @@ class Small:
         extent = self.original.axis.extent
         if isinstance(node, Axis):
             return self.axes.get(node, node)
+        if isinstance(node, Symbol):
+            return Const(node.dtype, self.length if node.size == extent else _OTHER)
+        if is_symbolic(extent):
+            return node
         if isinstance(node, Const) and "float" in node.dtype and extent > 1:
             if node.value == extent:
                 return Const(node.dtype, float(self.length))

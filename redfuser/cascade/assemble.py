@@ -13,6 +13,7 @@ from redfuser.cascade.naming import Naming
 from redfuser.cascade.placement import NotPlaceable, Placement, split_axes, substitution
 from redfuser.cascade.producers import candidates, place_producers
 from redfuser.expr import Axis, Expr, axes_of, axis, index, load, loads, op
+from redfuser.extents import divide, surely_at_most, surely_less
 from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
 
@@ -68,7 +69,7 @@ class Assembler:
             return load(definition.tensor, *(place[a] for a in definition.axes)), dict(place)
         try:
             place, free = self.placement.solve(definition)
-            free = [a for a in free if a.extent > 1]
+            free = [a for a in free if a.extent not in (0, 1)]
             if free:
                 along = self._along_shared(free)
                 place = {a: replace(value, along) for a, value in place.items()}
@@ -85,9 +86,10 @@ class Assembler:
         stride = self.shared.extent
         along: dict[Axis, Expr] = {}
         for part in free:
-            if stride % part.extent:
+            rest = divide(stride, part.extent)
+            if rest is None:
                 raise NotPlaceable(Reason("misaligned", "an output's axes don't span the shared axis", str(part)))
-            stride //= part.extent
+            stride = rest
             digit = op("floormod", op("floordiv", self.shared, index(stride)), index(part.extent))
             along[part] = linear(digit).expr()
         if stride != 1:
@@ -167,5 +169,5 @@ def _check_bounds(exprs: Iterable[Expr]) -> None:
                 if loads(place):
                     continue
                 low, high = linear(place).bounds()
-                if low < 0 or high >= extent:
+                if not surely_at_most(0, low) or not surely_less(high, extent):
                     raise NotPlaceable(Reason("guarded-load", "an element is read under a condition", str(node)))

@@ -13,6 +13,7 @@ from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.placement import NotPlaceable
 from redfuser.expr import PAIR, Expr, loads
+from redfuser.extents import most
 from redfuser.reason import Reason
 
 #: Reasons that keep apart what is a chain of reductions all the same.
@@ -131,7 +132,7 @@ def _may_be_one(graph: Graph, name: str) -> bool:
 
 def _broadcasts_back(graph: Graph, name: str) -> bool:
     """Whether a lone reduction's result soon meets a larger tensor."""
-    size = graph.definitions[name].tensor.size
+    size = most(graph.definitions[name].tensor.size)
     if name in graph.outputs or not graph.definitions[name].reduced:
         return False
     pending, seen = [name], {name}
@@ -140,7 +141,7 @@ def _broadcasts_back(graph: Graph, name: str) -> bool:
             definition = graph.definitions[user]
             if definition.is_reduction or user in seen:
                 continue
-            if definition.tensor.size > size:
+            if most(definition.tensor.size) > size:
                 return True
             seen.add(user)
             pending.append(user)

@@ -112,7 +112,7 @@ def flatten_reduced(definition: Definition, shared: Axis) -> dict[Axis, Expr]:
     result: dict[Axis, Expr] = {}
     stride = shared.extent
     for reduced in definition.reduced:
-        stride //= max(reduced.extent, 1)
+        stride //= 1 if reduced.extent == 0 else reduced.extent
         quotient = shared if stride == 1 else op("floordiv", shared, index(stride))
         outer = reduced.extent * stride == shared.extent
         digit = quotient if outer else op("floormod", quotient, index(reduced.extent))

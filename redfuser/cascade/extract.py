@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.cascade.bands import Band, find_band
 from redfuser.cascade.graph import Definition, Graph
+from redfuser.cascade.sizes import dims_of_module, extent_of, sizes_of_call, variables_of_module
 from redfuser.cascade.tir import Fragment, NotExtractable, extract_primfunc
 from redfuser.expr import Const, Expr, Load, Tensor, axis, load, number, transform
+from redfuser.extents import size_of
 
 if TYPE_CHECKING:
     import tvm
@@ -32,6 +34,8 @@ class _GraphReader:
     def __init__(self, module: tvm.IRModule, provenance: Mapping[str, tuple[str, ...]]) -> None:
         self.module = module
         self.provenance = provenance
+        self.dims = dims_of_module(module)
+        self.variables = variables_of_module(module) if self.dims else {}
         self.values: dict[str, Any] = {}
         self.definitions: dict[str, Definition] = {}
         self.outputs: set[str] = set()
@@ -82,11 +86,12 @@ class _GraphReader:
         function = self.module[value.args[0]] if is_tir else None
         if isinstance(function, tirx.PrimFunc):
             arguments = [self._name(a) for a in value.args[1].fields]
-            if self._instantiate(name, self._fragment(value.args[0], function), arguments):
+            if self._instantiate(name, self._fragment(value, binding.var.struct_info), arguments):
                 self.inputs_of[name] = tuple(arguments)
                 return
         elif isinstance(value, relax.Var):
-            shape = tuple(int(s) for s in value.struct_info.shape)
+            known = {variable: size_of(self.dims[name]) for name, variable in self.variables.items()}
+            shape = tuple(extent_of(s, known) for s in value.struct_info.shape)
             self._alias(name, Tensor(self._name(value), shape, str(value.struct_info.dtype)))
             return
         elif isinstance(value, relax.TupleGetItem) and self._name(value.tuple_value) in self.items:
@@ -108,10 +113,13 @@ class _GraphReader:
         self.definitions[name] = Definition(target, axes, (), "", load(source, *axes), name)
         self.inputs_of[name] = (source.name,)
 
-    def _fragment(self, key: Any, function: Any) -> Fragment | None:
+    def _fragment(self, call: Any, result: Any) -> Fragment | None:
+        function = self.module[call.args[0]]
+        sizes = sizes_of_call(function, call, result, self.dims)
+        key = call.args[0], tuple(sizes.items())
         if key not in self.fragments:
             try:
-                self.fragments[key] = extract_primfunc(function)
+                self.fragments[key] = extract_primfunc(function, sizes)
             except NotExtractable:
                 self.fragments[key] = None
         return self.fragments[key]

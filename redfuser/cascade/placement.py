@@ -75,7 +75,7 @@ class Placement:
     def _push(self, definition: Definition) -> None:
         where, free = self.solve(definition)
         self.places[definition.tensor.name] = {a: where.get(a, a) for a in definition.axes}
-        if any(a in free for a in definition.axes if a.extent > 1):
+        if any(a in free for a in definition.axes if a.extent not in (0, 1)):
             own = {a: a for a in definition.axes if a in free}
             self.places[definition.tensor.name] |= own
         self._pull(definition)
@@ -84,12 +84,12 @@ class Placement:
         """Place a reduction that folds the places of a list: its folded axis is the list's own."""
         name = definition.tensor.name
         ranks = {d.rank: self.places[m][d.rank] for m in self.members if (d := self.graph.definitions[m]).rank}
-        wide = [a for a in definition.reduced if a.extent > 1]
+        wide = [a for a in definition.reduced if a.extent not in (0, 1)]
         if len(wide) != 1 or len(ranks) != 1 or not isinstance(rank := next(iter(ranks.values())), Axis):
             raise NotPlaceable(Reason("misaligned", "the places of a list are folded in parts", name))
         body = replace(self.expander.body(definition), {a: rank if a in wide else index(0) for a in definition.reduced})
         where, free = self._solve(definition, body)
-        if any(a.extent > 1 for a in free):
+        if any(a.extent not in (0, 1) for a in free):
             raise NotPlaceable(Reason("misaligned", f"{name} runs over another axis", str(free[0])))
         self.places[name], self.maps[name], self.folded[name] = where, replace(body, where), rank
 
@@ -142,7 +142,7 @@ class Placement:
 
 def split_axes(axes: Iterable[Axis], exprs: Sequence[Expr]) -> dict[Axis, tuple[Axis, ...]]:
     """Digits of each axis as the expressions use it; axes of extent 1 have none."""
-    return {a: tuple(d for d in digits(exprs, a) if d.extent > 1) for a in axes}
+    return {a: tuple(d for d in digits(exprs, a) if d.extent not in (0, 1)) for a in axes}
 
 
 def substitution(parts: Mapping[Axis, tuple[Axis, ...]]) -> dict[Axis, Expr]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.selection import selection
+from redfuser.cascade.sizes import UnknownSize, extent_of
 from redfuser.expr import (
     INDEX,
     Axis,
@@ -29,6 +30,7 @@ from redfuser.expr import (
     op,
     substitute,
 )
+from redfuser.extents import Extent
 from redfuser.indexing import simplify
 
 if TYPE_CHECKING:
@@ -79,14 +81,18 @@ class Fragment:
     definitions: tuple[Definition, ...]
 
 
-def extract_primfunc(func: tvm.tirx.PrimFunc) -> Fragment:
-    """Read a scheduled-by-nobody PrimFunc with static shapes.
+def extract_primfunc(func: tvm.tirx.PrimFunc, sizes: Mapping[Any, Extent] | None = None) -> Fragment:
+    """Read a scheduled-by-nobody PrimFunc.
+
+    Args:
+        sizes: what its variables for sizes stand for.
 
     Raises:
         NotExtractable: a block isn't a pure definition.
     """
     from tvm import tirx
 
+    known = dict(sizes or {})
     tensors: dict[Any, Tensor] = {}
     names: set[str] = set()
 
@@ -96,11 +102,11 @@ def extract_primfunc(func: tvm.tirx.PrimFunc) -> Fragment:
             while name in names:
                 name = f"{base}_{len(names)}"
             names.add(name)
-            tensors[buffer] = Tensor(name, tuple(_extent(s) for s in buffer.shape), str(buffer.dtype))
+            tensors[buffer] = Tensor(name, tuple(_extent(s, known) for s in buffer.shape), str(buffer.dtype))
         return tensors[buffer]
 
     parameters = tuple(tensor_of(func.buffer_map[p]) for p in func.params if p in func.buffer_map)
-    if len(parameters) != len(func.params):
+    if any(p not in func.buffer_map and p not in known for p in func.params):
         raise NotExtractable("a parameter is not a tensor")
     blocks: list[Any] = []
     realised = 0
@@ -119,7 +125,7 @@ def extract_primfunc(func: tvm.tirx.PrimFunc) -> Fragment:
         if found is None:
             raise NotExtractable("a selection of a type that no pair holds")
         return Fragment(parameters, found)
-    definitions = tuple(_definition(block.block, tensor_of) for block in blocks)
+    definitions = tuple(_definition(block.block, tensor_of, known) for block in blocks)
     if realised != len(definitions) + sum(d.is_reduction for d in definitions):
         raise NotExtractable("a store outside the blocks")
     if len({d.tensor for d in definitions}) != len(definitions):
@@ -127,15 +133,14 @@ def extract_primfunc(func: tvm.tirx.PrimFunc) -> Fragment:
     return Fragment(parameters, definitions)
 
 
-def _extent(value: Any) -> int:
-    from tvm import tirx
+def _extent(value: Any, known: Mapping[Any, Extent]) -> Extent:
+    try:
+        return extent_of(value, known)
+    except UnknownSize as unknown:
+        raise NotExtractable(str(unknown)) from unknown
 
-    if not isinstance(value, tirx.IntImm):
-        raise NotExtractable(f"symbolic extent {value}")
-    return int(value)
 
-
-def _definition(block: Any, tensor_of: Callable[[Any], Tensor]) -> Definition:
+def _definition(block: Any, tensor_of: Callable[[Any], Tensor], known: Mapping[Any, Extent]) -> Definition:
     from tvm import tirx
 
     if not isinstance(block.body, tirx.BufferStore):
@@ -144,13 +149,13 @@ def _definition(block: Any, tensor_of: Callable[[Any], Tensor]) -> Definition:
     axes: dict[Any, Axis] = {}
     folded: list[Axis] = []
     for number_, iterator in enumerate(block.iter_vars):
-        coordinate = axis(f"{iterator.var.name}.{number_}", _extent(iterator.dom.extent))
+        coordinate = axis(f"{iterator.var.name}.{number_}", _extent(iterator.dom.extent, known))
         axes[iterator.var] = coordinate
         if iterator.iter_type == tirx.IterVar.CommReduce:
             folded.append(coordinate)
         elif iterator.iter_type != tirx.IterVar.DataPar:
             raise NotExtractable(f"block {block.name_hint} has an opaque axis")
-    read = Reader(axes, tensor_of)
+    read = Reader({**axes, **{variable: index(size) for variable, size in known.items()}}, tensor_of)
     tensor = tensor_of(store.buffer)
     body, combiner = read(store.value), ""
     if block.init is not None:
@@ -191,9 +196,9 @@ def _split_combiner(value: Expr, itself: Load) -> tuple[Expr, str]:
 
 
 class Reader:
-    """TIR expression to :class:`~redfuser.expr.Expr`, over given axes and tensors."""
+    """TIR expression to :class:`~redfuser.expr.Expr`, over given axes, sizes and tensors."""
 
-    def __init__(self, axes: Mapping[Any, Axis], tensor_of: Callable[[Any], Tensor]) -> None:
+    def __init__(self, axes: Mapping[Any, Expr], tensor_of: Callable[[Any], Tensor]) -> None:
         self.axes = axes
         self.tensor_of = tensor_of
 

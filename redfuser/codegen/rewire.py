@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
+
+from redfuser.cascade.sizes import variables_of_module
 
 #: FuseOps merges a call with its neighbours, and miscompiles ours, unless told that it is opaque and finished.
 OPAQUE = {"op_pattern": 8, "tirx.is_scheduled": True}
@@ -58,7 +60,7 @@ def rewire(module: tvm.IRModule, replacements: Sequence[Replacement]) -> tvm.IRM
     module = builder.get()
     main = module["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
-    groups = _groups(bindings, replacements, kernels)
+    groups = _groups(bindings, replacements, kernels, variables_of_module(module))
     ordered = [binding for group in _sorted(groups) for binding in group]
     module = with_bindings(module, ordered)
     return relax.transform.DeadCodeElimination()(module)
@@ -88,6 +90,7 @@ def _groups(
     bindings: Sequence[relax.Binding],
     replacements: Sequence[Replacement],
     kernels: dict[str, tvm.ir.GlobalVar],
+    variables: Mapping[str, tvm.tirx.Var],
 ) -> list[list[relax.Binding]]:
     """Bindings that stay together, a replacement's at the place of its first output."""
     owner = {var: each for each in replacements for var in each.outputs}
@@ -99,16 +102,21 @@ def _groups(
             groups.append([binding])
         elif id(each) not in placed:
             placed.add(id(each))
-            groups.append(_call(each, kernels.get(each.name)))
+            groups.append(_call(each, kernels.get(each.name), variables))
     return groups
 
 
-def _call(each: Replacement, kernel: tvm.ir.GlobalVar | None) -> list[relax.Binding]:
+def _call(
+    each: Replacement, kernel: tvm.ir.GlobalVar | None, variables: Mapping[str, tvm.tirx.Var]
+) -> list[relax.Binding]:
     infos = [*(var.struct_info for var in each.outputs), *each.scratch]
     inputs, wanted = list(each.inputs), infos if len(infos) > 1 else infos[0]
-    value = (
-        relax.call_dps_packed(each.name, inputs, wanted) if kernel is None else relax.call_tir(kernel, inputs, wanted)
-    )
+    if kernel is None or each.kernel is None:
+        value = relax.call_dps_packed(each.name, inputs, wanted)
+    else:
+        # What isn't a tensor among the parameters is a symbolic dimension, by name.
+        dims = [variables[p.name] for p in each.kernel.params if p not in each.kernel.buffer_map]
+        value = relax.call_tir(kernel, inputs, wanted, tir_vars=relax.ShapeExpr(dims) if dims else None)
     if len(infos) == 1:
         return [relax.VarBinding(each.outputs[0], value)]
     results = relax.DataflowVar(f"{each.name}_results", relax.TupleStructInfo(infos))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redfuser.cascade.sizes import with_dims
 from redfuser.errors import UsageError
 from redfuser.frontend.model import OnnxModel, PreparedModel
 from redfuser.frontend.normalise import normalise
@@ -126,6 +127,7 @@ def lower_prepared(model: PreparedModel) -> LoweredModel:
     normal = model.proto
     imported, symbols = _import(normal, model.dims)
     module, owners = legalise(imported, normal.graph.node)
+    module = with_dims(module, {symbols.variables[name].name: bounds for name, bounds in symbols.ranges.items()})
     nodes = normal.graph.node
     main = module["main"]
     inputs = [_spec(value.name, p, symbols.variables) for value, p in zip(normal.graph.input, main.params, strict=True)]

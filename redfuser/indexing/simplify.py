@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from redfuser.expr import INDEX, Const, E, Expr, Load, Op, index, substitute, transform
+from redfuser.extents import least, most, surely_at_most, surely_less
 from redfuser.indexing.linear import UNKNOWN, add_forms, linear
 
 
@@ -34,10 +35,12 @@ def _decide(node: Op) -> Expr:
     if node.name == "lt" and zero == index(0) and is_cast and flag.children[0].dtype == "bool":
         return flag.children[0]
     low, high = add_forms(linear(node.args[0]), linear(node.args[1]), -1).bounds()
-    if low <= -UNKNOWN or high >= UNKNOWN:
+    if least(low) <= -UNKNOWN or most(high) >= UNKNOWN:
         return node
-    always = {"lt": high < 0, "le": high <= 0, "gt": low > 0, "ge": low >= 0, "eq": low == high == 0}
-    never = {"lt": low >= 0, "le": low > 0, "gt": high <= 0, "ge": high < 0, "eq": low > 0 or high < 0}
+    negative, positive = surely_less(high, 0), surely_less(0, low)
+    no_more, no_less = surely_at_most(high, 0), surely_at_most(0, low)
+    always = {"lt": negative, "le": no_more, "gt": positive, "ge": no_less, "eq": low == high == 0}
+    never = {"lt": no_less, "le": positive, "gt": no_more, "ge": negative, "eq": positive or negative}
     if node.name == "ne":
         truth = {True: never["eq"], False: always["eq"]}
     else:

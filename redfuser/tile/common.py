@@ -27,7 +27,7 @@ class StrategyError(Exception):
 
 def streams(cascade: Cascade, derivation: Derivation) -> bool:
     """Whether the incremental form may be used: there is one, and at least one element for it to start from."""
-    return derivation.incremental and cascade.axis.extent > 0
+    return derivation.incremental and cascade.axis.extent != 0
 
 
 def grid_of(cascade: Cascade, schedule: Schedule, states: bool = False) -> tuple[Tile, ...]:
@@ -50,10 +50,11 @@ def grid_of(cascade: Cascade, schedule: Schedule, states: bool = False) -> tuple
         row = coordinate in cascade.rows
         if coordinate == cascade.axis or len(lacking) == len(stored):
             continue
-        size = max(schedule.tile(coordinate, 1 if row else coordinate.extent), 1)
-        if not lacking and (row or size < coordinate.extent):
+        size = schedule.tile(coordinate, 1 if row else coordinate.extent)
+        size = 1 if size == 0 else size
+        if not lacking and (row or size != coordinate.extent):
             grid.append(Tile(coordinate, size))
-        elif lacking and not row and size < coordinate.extent:
+        elif lacking and not row and size != coordinate.extent:
             text = f"axis {coordinate.name} can't be tiled: {', '.join(lacking)} would be stored by several blocks"
             raise StrategyError(Reason("tiled-axis-not-stored", text, f"{coordinate.name}:{size}"))
     return tuple(grid)
@@ -61,7 +62,8 @@ def grid_of(cascade: Cascade, schedule: Schedule, states: bool = False) -> tuple
 
 def stream_tile(cascade: Cascade, schedule: Schedule) -> int:
     """Tile size along the shared axis; the whole axis unless scheduled."""
-    return max(schedule.tile(cascade.axis, cascade.axis.extent), 1)
+    size = schedule.tile(cascade.axis, cascade.axis.extent)
+    return 1 if size == 0 else size
 
 
 def bind(expr: Expr, names: Mapping[str, Expr]) -> Expr:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, cast, loads
+from redfuser.extents import most
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, Tile
 from redfuser.tile.monoid import identity
 from redfuser.tile.products import split_product
@@ -203,7 +204,7 @@ class Emitter:
     def _points(self, axes: Collection[Axis]) -> int:
         result = 1
         for coordinate in axes:
-            result *= self.tile(coordinate)
+            result *= most(self.tile(coordinate))
         return result
 
     def _name(self, value: Expr) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redfuser.expr import Axis, Expr, Tensor, load
+from redfuser.extents import is_symbolic, most
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ class Tile:
 
     @property
     def count(self) -> int:
-        """Number of blocks along this axis."""
-        return -(-self.axis.extent // self.size)
+        """Number of blocks along this axis; of a symbolic one the most there can be."""
+        return -(-most(self.axis.extent) // self.size)
 
     def __str__(self) -> str:
         return f"{self.axis.name}:{self.size}"
@@ -176,8 +177,9 @@ class Schedule:
     options: tuple[tuple[str, int], ...] = ()
 
     def tile(self, axis: Axis, default: int = 1) -> int:
-        """Tile size along ``axis``, never more than its extent."""
-        return min(dict(self.tiles).get(axis.name, default), max(axis.extent, 1))
+        """Tile size along ``axis``, never more than its extent may be."""
+        size = dict(self.tiles).get(axis.name, default)
+        return size if is_symbolic(size) else min(size, max(most(axis.extent), 1))
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready form, as the report and ``tuning.lock`` keep it."""

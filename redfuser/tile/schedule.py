@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from redfuser.algebra.derivation import Derivation
+from redfuser.binding import at_largest, dims_in
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Load, axes_of, loads
+from redfuser.extents import is_symbolic
 from redfuser.indexing import linear
 from redfuser.targets import CpuTarget
 from redfuser.tile.common import streams
@@ -22,6 +24,8 @@ ROW_TILES = (64, 32, 16)
 STREAM_TILE, ROW_CHUNK = 64, 1024
 #: Blocks for each core before rows count as many, and the shortest segment worth a block of its own.
 BLOCKS_PER_CORE, SHORTEST_SEGMENT = 2, 256
+#: Most points of a symbolic axis that are streamed at once.
+SYMBOLIC_CHUNK = 256
 FLOAT_BYTES = 4
 
 
@@ -35,18 +39,31 @@ class Choice:
 
 
 def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget) -> Choice:
-    """The choice without measuring, from shapes and caches alone.
+    """The choice without measuring, from shapes and caches alone; for the largest sizes where some are symbolic.
 
     Args:
         cascade: verified.
         derivation: its verdict; without an incremental form only ``resident`` is chosen.
         target: the CPU.
     """
+    if dims_in(cascade):
+        return _symbolic(cascade, default_schedule(at_largest(cascade), at_largest(derivation), target))
     incremental = streams(cascade, derivation)
     if has_products(cascade):
         hides = incremental and bool(find_hidden(cascade, derivation).limits)
         return _Products(cascade, incremental, target, stationary_row(cascade), hides).choose()
     return _Rows(cascade, incremental, target).choose()
+
+
+def _symbolic(cascade: Cascade, choice: Choice) -> Choice:
+    """A choice made for the largest sizes, for all of them: tiles that what is left over can be cut down from."""
+    shared, schedule = cascade.axis, choice.schedule
+    tiles = dict(schedule.tiles)
+    if is_symbolic(shared.extent):
+        tiles[shared.name] = min(tiles[shared.name], SYMBOLIC_CHUNK)
+        if schedule.segments > 1:
+            schedule = replace(schedule, strategy="single-segment", segments=1)
+    return replace(choice, schedule=replace(schedule, tiles=tuple(tiles.items())), alternatives=())
 
 
 def has_products(cascade: Cascade) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from redfuser.binding import at_sizes, usual_sizes
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import COMPARISONS, PAIR, Axis, Expr, Load, Op, Tensor, axes_of, loads
@@ -18,13 +19,15 @@ _PAIR_BYTES = 12
 
 
 def traffic(cascade: Cascade) -> Traffic:
-    """What must be moved and computed at least.
+    """What must be moved and computed at least; at usual sizes where some are symbolic.
 
     * Fused: every input is read once and every output written once.
     * Unfused: each reduction and each computed output is a kernel that reads what its expression loads and
       writes its result; the computed operand of a matrix product is a tensor of its own.
     * Operations: each distinct value once at each point of its axes; a comparison or cast counts nothing.
     """
+    sizes = usual_sizes(cascade)
+    cascade = at_sizes(cascade, sizes) if sizes else cascade
     items = (*cascade.producers, *cascade.reductions, *cascade.epilogues)
     everything = [*(r.map for r in items), *(o.value for o in cascade.outputs)]
     inputs = set(cascade.inputs)

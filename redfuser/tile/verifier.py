@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from redfuser.binding import dims_in
 from redfuser.cascade.model import IDENTITIES, LISTS
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, loads
+from redfuser.tile.concrete import program_at, trial_sizes
 from redfuser.tile.coverage import Coverage, bounds_of
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
 
@@ -34,9 +36,15 @@ def verify(program: TileProgram) -> None:
     * Streams lie inside their axis; those that store cover it.
     * Every element of an output or workspace is stored exactly once.
 
+    A program over symbolic sizes is checked at several.
+
     Raises:
         TileError: names the statement and the rule.
     """
+    if dims_in(program):
+        for sizes in trial_sizes(program):
+            verify(program_at(program, sizes))
+        return
     memory = (*program.inputs, *program.outputs, *program.workspaces)
     names = [tensor.name for tensor in memory]
     if len(set(names)) != len(names):

@@ -9,6 +9,7 @@ import pytest
 
 from redfuser.cascade.extract import extract_graph
 from redfuser.cascade.tir import NotExtractable, extract_primfunc
+from redfuser.extents import Dim, size_of
 
 tvm = pytest.importorskip("tvm")
 
@@ -93,7 +94,7 @@ def test_tuple_reduction_is_not_a_definition() -> None:
         extract_primfunc(function)
 
 
-def test_symbolic_extent_is_refused() -> None:
+def test_symbolic_extents_must_be_known() -> None:
     from tvm import relax
 
     n = tvm.tirx.Var("n", "int64")
@@ -105,8 +106,11 @@ def test_symbolic_extent_is_refused() -> None:
         builder.emit_func_output(result)
     module = relax.transform.LegalizeOps()(builder.get())
     (function,) = (f for _, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
-    with pytest.raises(NotExtractable, match="symbolic"):
+    with pytest.raises(NotExtractable, match="the size n"):
         extract_primfunc(function)
+    (own,) = function.buffer_map[function.params[0]].shape
+    size = size_of(Dim("length", 1, 9))
+    assert extract_primfunc(function, {own: 2 * size}).parameters[0].shape == (2 * size,)
 
 
 def test_axis_of_extent_one_leaves_the_body() -> None:

@@ -11,7 +11,8 @@ from redfuser.codegen.cpu.region import Region
 from redfuser.codegen.cpu.storage import Layout
 from redfuser.codegen.cpu.types import computed, decoded, encoded
 from redfuser.codegen.cpu.vectors import shuffle, typed
-from redfuser.expr import Expr, Load, Tensor, axes_of, loads, substitute
+from redfuser.expr import Expr, Load, Tensor, axes_of, index, loads, substitute
+from redfuser.extents import surely_at_most, surely_less
 from redfuser.indexing import Linear, linear
 
 if TYPE_CHECKING:
@@ -126,10 +127,10 @@ class Access:
         value = evaluate(position, region).astype(self.builder.dtype)
         if not loads(position) and _inside(position, extent):
             return value
-        return Max(Min(value, self.builder.number(extent - 1)), self.builder.number(0))
+        return Max(Min(value, self.builder.index(index(extent - 1))), self.builder.number(0))
 
 
 def _inside(position: Expr, extent: int) -> bool:
     """Whether an index can't leave its dimension, whatever the point of the program's axes."""
     low, high = linear(position).bounds()
-    return low >= 0 and high < extent
+    return surely_at_most(0, low) and surely_less(high, extent)

@@ -14,7 +14,7 @@ from redfuser.targets import CpuTarget
 
 if TYPE_CHECKING:
     from tvm.runtime import Executable, Tensor
-    from tvm.tirx import PrimFunc
+    from tvm.tirx import PrimFunc, Var
 
     Array = np.ndarray[Any, Any]
 
@@ -33,22 +33,28 @@ class CompiledKernel:
     outputs: int
     executable: Executable
 
-    def __call__(self, *inputs: Array) -> tuple[Array, ...]:
+    def __call__(self, *inputs: Array, **sizes: int) -> tuple[Array, ...]:
         """Run on NumPy arrays; gives new ones.
+
+        Args:
+            sizes: of every symbolic dimension.
 
         Raises:
             ValueError: an array hasn't the parameter's shape or type.
         """
-        tensors = self.tensors(*inputs)
-        self.run(*tensors)
+        tensors = self.tensors(*inputs, **sizes)
+        self.run(*tensors, **sizes)
         return tuple(tensor.numpy() for tensor in tensors[len(inputs) :])
 
-    def tensors(self, *inputs: Array) -> list[Tensor]:
+    def tensors(self, *inputs: Array, **sizes: int) -> list[Tensor]:
         """Arguments for :meth:`run`: copies of the inputs, and outputs that hold NaN."""
         from tvm.runtime import tensor
+        from tvm.tirx import IntImm
+        from tvm.tirx.stmt_functor import substitute
 
-        parameters = [self.function.buffer_map[p] for p in self.function.params]
-        shapes = [tuple(int(n) for n in parameter.shape) for parameter in parameters]
+        known = {p: IntImm("int64", sizes[p.name]) for p in self._dims()}
+        parameters = [self.function.buffer_map[p] for p in self.function.params if p in self.function.buffer_map]
+        shapes = [tuple(int(substitute(n, known)) for n in parameter.shape) for parameter in parameters]
         types = [numpy_dtype(str(parameter.dtype)) for parameter in parameters]
         for number, value in enumerate(inputs):
             if value.shape != shapes[number] or value.dtype != types[number]:
@@ -57,9 +63,13 @@ class CompiledKernel:
         blank = [np.full(s, np.nan if t.kind == "f" else 0, t) for s, t in zip(shapes, types, strict=True)]
         return [tensor(np.ascontiguousarray(value)) for value in (*inputs, *blank[len(inputs) :])]
 
-    def run(self, *tensors: Tensor) -> None:
+    def run(self, *tensors: Tensor, **sizes: int) -> None:
         """Run on tensors of the runtime, without copies: what to time."""
-        self.executable[self.function.attrs["global_symbol"]](*tensors)
+        self.executable[self.function.attrs["global_symbol"]](*tensors, *(sizes[p.name] for p in self._dims()))
+
+    def _dims(self) -> list[Var]:
+        """The parameters that are symbolic dimensions."""
+        return [p for p in self.function.params if p not in self.function.buffer_map]
 
     def assembly(self) -> str:
         """The machine code as text."""

@@ -6,12 +6,13 @@ Index arithmetic stays in :mod:`redfuser.expr` until a statement is written: loo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import PAIR, Axis, Const, Expr, Op, axis, index
+from redfuser.expr import PAIR, Axis, Const, Expr, Op, Symbol, axis, index
+from redfuser.extents import Dim, Extent, terms_of
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -28,16 +29,37 @@ class Builder:
 
     Args:
         dtype: of index arithmetic; 64 bits where tensors have too many elements for 32.
+        dims: symbolic dimensions, which the function takes as parameters.
 
     Attributes:
         variables: loop coordinates and named indices in scope -> their TIR variables.
+        parameters: the variables of the dimensions, in order; 64 bits.
     """
 
-    def __init__(self, dtype: str = "int32") -> None:
+    def __init__(self, dtype: str = "int32", dims: Sequence[Dim] = ()) -> None:
+        from tvm.tirx import Var
+
         self.dtype = dtype
         self.variables: dict[Axis, Var] = {}
         self._blocks: list[list[Stmt]] = [[]]
         self._names: dict[str, int] = {}
+        self.parameters = [Var(self.unique(dim.name), "int64") for dim in dims]
+        self._dims: dict[Dim, PrimExpr] = {}
+        for dim, variable in zip(dims, self.parameters, strict=True):
+            self._dims[dim] = variable if dtype == "int64" else self._shortened(dim, variable)
+
+    def _shortened(self, dim: Dim, variable: Var) -> Var:
+        """A dimension as a variable of the index type."""
+        from tvm.tirx import Bind, Var
+
+        short = Var(self.unique(f"{dim.name}_short"), self.dtype)
+        self.emit(Bind(short, variable.astype(self.dtype)))
+        return short
+
+    def shape(self, extents: Sequence[Extent]) -> list[PrimExpr]:
+        """Extents of an array that is a parameter."""
+        dims = {dim: variable for dim, variable in zip(self._dims, self.parameters, strict=True)}
+        return [_polynomial(extent, dims, "int64") for extent in extents]
 
     def unique(self, name: str) -> str:
         """A name that is an identifier and not in use yet."""
@@ -161,6 +183,8 @@ class Builder:
             return tirx.const(int(value.value), self.dtype)
         if isinstance(value, Axis):
             return self.variables[value]
+        if isinstance(value, Symbol):
+            return _polynomial(value.size, self._dims, self.dtype)
         assert isinstance(value, Op)
         return getattr(tirx, _OPERATORS[value.name])(*map(self._arithmetic, value.args))
 
@@ -194,7 +218,22 @@ def arithmetic(value: Expr) -> bool:
     """Whether :meth:`Builder.index` can write an expression."""
     if isinstance(value, Op):
         return value.name in _OPERATORS and all(map(arithmetic, value.args))
-    return isinstance(value, Axis | Const)
+    return isinstance(value, Axis | Const | Symbol)
+
+
+def _polynomial(value: Extent, dims: Mapping[Dim, PrimExpr], dtype: str) -> PrimExpr:
+    """A number of elements as an expression of dimensions."""
+    from tvm.tirx import const
+
+    total: PrimExpr | None = None
+    for monomial, c in terms_of(value):
+        factors = [dims[dim] for dim in monomial]
+        factors = [*factors, const(c, dtype)] if c != 1 or not factors else factors
+        part = factors[0]
+        for factor in factors[1:]:
+            part = part * factor
+        total = part if total is None else total + part
+    return const(0, dtype) if total is None else total
 
 
 _OPERATORS = {

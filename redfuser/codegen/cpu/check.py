@@ -15,6 +15,7 @@ from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Tensor
 from redfuser.report.value import NumericError
 from redfuser.targets import CpuTarget
+from redfuser.tile.concrete import program_at, trial_sizes
 from redfuser.tile.interpreter import interpret_blocks
 from redfuser.tile.ir import TileProgram
 
@@ -28,7 +29,7 @@ BLOCKS = 4
 
 
 def check_kernel(program: TileProgram, function: PrimFunc, target: CpuTarget, seed: int) -> NumericError | None:
-    """The kernel's error against float64 by the accuracy rule, the worst over all outputs and sets of inputs.
+    """The kernel's error against float64 by the accuracy rule, the worst over all outputs, sizes and sets of inputs.
 
     The baseline of the rule is the same program interpreted in its stated types.
 
@@ -45,11 +46,13 @@ def check_kernel(program: TileProgram, function: PrimFunc, target: CpuTarget, se
         return None
     kernel = compile_kernel(function, target, len(program.outputs))
     worst: Accuracy | None = None
-    for inputs in trial_inputs(program, seed):
-        results = kernel(*(inputs[tensor.name] for tensor in program.inputs))
-        for accuracy in _compare(program, inputs, results):
-            if worst is None or (worst.passed, -worst.rmse) > (accuracy.passed, -accuracy.rmse):
-                worst = accuracy
+    for sizes in trial_sizes(program):
+        here = program_at(program, sizes)
+        for inputs in trial_inputs(here, seed):
+            results = kernel(*(inputs[tensor.name] for tensor in here.inputs), **sizes)
+            for accuracy in _compare(here, inputs, results):
+                if worst is None or (worst.passed, -worst.rmse) > (accuracy.passed, -accuracy.rmse):
+                    worst = accuracy
     if worst is None:
         raise ValueError(f"nothing finite came out of {program.name} on any trial input: it can't be checked")
     return NumericError(worst.rmse, worst.baseline_rmse, worst.max_abs, worst.passed)

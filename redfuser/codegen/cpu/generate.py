@@ -1,38 +1,18 @@
-"""From a tile program to one TIR function.
-
-Every phase is one parallel loop over its grid. Points that no tile divides are handled by further copies
-of the body, specialised to what is left over, so that no vector is masked: along a grid axis the last
-block moves back to end with the axis (and stores only what no other block does), along a stream the last
-tile is smaller.
-"""
+"""From a tile program to one TIR function; see :mod:`redfuser.codegen.cpu.phases`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from redfuser.codegen.cpu.access import Access
+from redfuser.binding import dims_in
 from redfuser.codegen.cpu.builder import Builder
-from redfuser.codegen.cpu.expressions import Translator
-from redfuser.codegen.cpu.lanes import choose_lanes
-from redfuser.codegen.cpu.leaves import Leaves
-from redfuser.codegen.cpu.loops import Loops
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.nests import Nest, make_nest, merge_products
-from redfuser.codegen.cpu.prefetch import Prefetch, plan_prefetches
-from redfuser.codegen.cpu.region import Region, Span, whole
-from redfuser.codegen.cpu.staging import Staging, axes_of_phase
-from redfuser.codegen.cpu.strides import Strides
+from redfuser.codegen.cpu.phases import PhaseWriter
 from redfuser.codegen.cpu.types import in_memory
-from redfuser.evaluate import evaluate, open_mesh
-from redfuser.expr import PAIR, Axis, Expr, Op, Tensor, axes_of, index, op, substitute
+from redfuser.expr import PAIR, Tensor
+from redfuser.extents import most
 from redfuser.targets import CpuTarget
-from redfuser.tile.ir import Phase, Statement, Store, Stream, Tile, TileProgram
+from redfuser.tile.ir import TileProgram
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
@@ -40,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
-    """The program as a scheduled function whose parameters are its inputs, then its outputs.
+    """The program as a scheduled function whose parameters are its inputs, its outputs, and its symbolic dimensions.
 
     Args:
         program: verified.
@@ -54,7 +34,8 @@ def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
     machine = Machine.of(target, program.schedule)
     parameters = (*program.inputs, *program.outputs)
     tensors = (*parameters, *program.workspaces)
-    builder = Builder("int32" if max(tensor.size for tensor in tensors) < 1 << 31 else "int64")
+    largest = max(most(tensor.size) for tensor in tensors)
+    builder = Builder("int32" if largest < 1 << 31 else "int64", dims_in(program))
     declared = {tensor: _declare(builder, tensor) for tensor in tensors}
     for tensor in program.workspaces:
         builder.emit(AllocBuffer(declared[tensor]))
@@ -62,14 +43,15 @@ def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
     for phase in program.phases:
         PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays).write()
     attributes = {"global_symbol": program.name, "s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
-    return PrimFunc([declared[tensor] for tensor in parameters], builder.body()).with_attr(attributes)
+    arguments = [*(declared[tensor] for tensor in parameters), *builder.parameters]
+    return PrimFunc(arguments, builder.body()).with_attr(attributes)
 
 
 def _declare(builder: Builder, tensor: Tensor) -> Array:
-    from tvm.tirx import const, decl_buffer
+    from tvm.tirx import decl_buffer
 
     dtype = in_memory(tensor.dtype) if tensor.dtype == PAIR else tensor.dtype
-    return decl_buffer([const(n, "int64") for n in tensor.shape], dtype, builder.unique(tensor.name))
+    return decl_buffer(builder.shape(tensor.shape), dtype, builder.unique(tensor.name))
 
 
 def _view(builder: Builder, array: Array) -> Array:
@@ -82,174 +64,3 @@ def _view(builder: Builder, array: Array) -> Array:
     view = decl_buffer(array.shape, dtype, builder.unique(f"{array.name}_bits"), data=array.data)
     builder.emit(DeclBuffer(view))
     return view
-
-
-@dataclass
-class PhaseWriter:
-    """Writes one phase.
-
-    Args:
-        phase: as the tile program has it.
-        wanted: name of the axis to lay along lanes; empty leaves the choice to us.
-        builder: where statements go.
-        machine: what the target can do.
-        arrays: tensors in memory.
-    """
-
-    phase: Phase
-    wanted: str
-    builder: Builder
-    machine: Machine
-    arrays: Mapping[Tensor, Array]
-
-    def write(self) -> None:
-        """The parallel loop over the grid, with a copy of the body for every kind of tile."""
-        grid = self.phase.grid
-        tiles = {tile.axis: tile.size for tile in grid}
-        self.lanes = choose_lanes(self.phase, self.wanted, self.machine)
-        staging = Staging(self.phase, self.machine, self.lanes, tiles)
-        self.staged = staging.run()
-        self.layouts = staging.layouts
-        self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine)
-        self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
-        count = prod(tile.count for tile in grid)
-        if any(tile.axis.extent == 0 for tile in grid):
-            return
-        with self.builder.loop("block", count, "parallel" if count > 1 else "serial") as block:
-            arrays = {**self.arrays, **self._allocate()}
-            translator = Translator(self.builder, self.machine, Access(self.builder, self.layouts, arrays))
-            self.translator = translator
-            self.loops = Loops(Leaves(self.builder, translator, self.machine.lanes), self.layouts, self.machine)
-            inside = count
-            numbers: dict[Tile, Expr] = {}
-            for tile in grid:
-                inside //= tile.count
-                number = op("floormod", op("floordiv", block, index(inside)), index(tile.count))
-                numbers[tile] = self.builder.coordinate(f"{tile.axis.name}_block", number, tile.count)
-            self._variants(list(grid), numbers, Region(self.everywhere), {})
-
-    def _allocate(self) -> dict[Tensor, Array]:
-        return {t: self.builder.allocate(t.name, layout.size, t.dtype) for t, layout in self.layouts.items()}
-
-    def _variants(
-        self, grid: Sequence[Tile], numbers: Mapping[Tile, Expr], region: Region, done: Mapping[Axis, int]
-    ) -> None:
-        """The body for full tiles and, under a condition, for the last ones.
-
-        Args:
-            done: how many points at the beginning of a tile other blocks store already.
-        """
-        if not grid:
-            self._body(self.staged.body, region, done)
-            return
-        tile, *rest = grid
-        number = numbers[tile]
-        full, left = divmod(tile.axis.extent, tile.size)
-        origin = op("mul", number, index(tile.size))
-        complete = replace(region, spans={**region.spans, tile.axis: Span(origin, index(0), tile.size)})
-        if not left:
-            self._variants(rest, numbers, complete, done)
-            return
-        width = -(-left // self.machine.lanes) * self.machine.lanes if tile.axis == self.lanes else left
-        width = min(width, tile.size)
-        last = Span(index(tile.axis.extent - width), index(0), width)
-        position = self.builder.index(number)
-        with self.builder.when(position < self.builder.number(full)):
-            self._variants(rest, numbers, complete, done)
-        with self.builder.when(position >= self.builder.number(full)):
-            shifted = replace(region, spans={**region.spans, tile.axis: last})
-            self._variants(rest, numbers, shifted, {**done, tile.axis: width - left})
-
-    def _body(
-        self,
-        body: Sequence[Statement],
-        region: Region,
-        done: Mapping[Axis, int],
-        prefetches: Sequence[Prefetch] = (),
-    ) -> None:
-        sizes = {a: span.width for a, span in region.spans.items()}
-        strides = Strides(self.layouts, sizes)
-        pending: list[Nest] = []
-        for leaf in merge_products(body):
-            if isinstance(leaf, Stream):
-                self.loops.write(pending, region)
-                pending = []
-                self._stream(leaf, region, done)
-            elif isinstance(leaf, Store) and any(done.get(a) for a in leaf.axes):
-                self.loops.write(pending, region)
-                pending = []
-                part = region
-                for coordinate in leaf.axes:
-                    first = done.get(coordinate, 0)
-                    part = part.narrow(coordinate, index(first), region.width(coordinate) - first)
-                left = {a: span.width for a, span in part.spans.items()}
-                self.loops.write([make_nest(leaf, Strides(self.layouts, left), self.lanes)], part)
-            else:
-                pending.append(make_nest(leaf, strides, self.lanes))
-        pending += [make_nest(prefetch, strides, self.lanes) for prefetch in prefetches]
-        self.loops.write(pending, region)
-
-    def _stream(self, stream: Stream, region: Region, done: Mapping[Axis, int]) -> None:
-        """Whole tiles in a loop, then what is left: one copy of the body for every remainder that occurs."""
-        start, stop = (self._bound(bound, stream.axis, region) for bound in (stream.start, stream.stop))
-        lengths = stream_lengths(stream)
-        length = op("sub", stop, start)
-        counts = {n // stream.tile for n in lengths}
-        rests = sorted({n % stream.tile for n in lengths} - {0})
-        tiles = self._scalar(op("floordiv", length, index(stream.tile))) if len(counts) > 1 else None
-        with self.builder.loop(stream.axis.name, max(counts), "serial", tiles) as number:
-            first = op("add", start, op("mul", number, index(stream.tile)))
-            self._iteration(stream, first, stream.tile, region, done)
-        if not rests:
-            return
-        left = op("floormod", length, index(stream.tile))
-        first = op("sub", stop, left)
-        if len(rests) > MOST_REMAINDERS:
-            with self.builder.loop(stream.axis.name, stream.tile, "serial", self._scalar(left)) as number:
-                self._iteration(stream, op("add", first, number), 1, region, done)
-            return
-        for rest in rests:
-            here = op("sub", stop, index(rest))
-            if {n % stream.tile for n in lengths} == {rest}:
-                self._iteration(stream, here, rest, region, done)
-                continue
-            with self.builder.when(self._scalar(left).equal(self.builder.number(rest))):
-                self._iteration(stream, here, rest, region, done)
-
-    def _bound(self, bound: Expr, along: Axis, region: Region) -> Expr:
-        """A bound at a block; one that depends on what is in memory gets a name."""
-        here = substitute(bound, region.points())
-        if not isinstance(here, Op) or here.name != "select":
-            return here
-        value = self.translator.value(bound, region).astype(self.builder.dtype)
-        return self.builder.named(f"{along.name}_bound", value, along.extent + 1)
-
-    def _iteration(self, stream: Stream, first: Expr, width: int, region: Region, done: Mapping[Axis, int]) -> None:
-        if width:
-            spans = {**region.spans, stream.axis: Span(first, index(0), width)}
-            inner = replace(region, spans=spans)
-            self._body(stream.body, inner, done, self.prefetches.get(stream, ()))
-
-    def _scalar(self, value: Expr) -> Any:
-        return self.builder.index(value)
-
-
-#: With more remainders than this, a stream goes through them point by point instead.
-MOST_REMAINDERS = 3
-
-
-def stream_lengths(stream: Stream) -> set[int]:
-    """How many points a stream may run over, for all values of the axes that its bounds use."""
-    lengths = set()
-    for start, stop in product(_alternatives(stream.start), _alternatives(stream.stop)):
-        mesh = open_mesh(sorted(axes_of(start) | axes_of(stop), key=lambda a: a.name))
-        length = evaluate(op("max", op("sub", stop, start), index(0)), {}, mesh)
-        lengths |= set(np.unique(length).tolist())
-    return lengths or {0}
-
-
-def _alternatives(bound: Expr) -> list[Expr]:
-    """What a bound may be, whatever its conditions turn out to be."""
-    if isinstance(bound, Op) and bound.name == "select":
-        return [choice for branch in bound.args[1:] for choice in _alternatives(branch)]
-    return [bound]

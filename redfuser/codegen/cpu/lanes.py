@@ -11,6 +11,7 @@ from redfuser.codegen.cpu.prefetch import Prefetch
 from redfuser.codegen.cpu.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.strides import Strides, value_loads
 from redfuser.expr import Axis
+from redfuser.extents import most
 from redfuser.tile.ir import Phase, Statement, Store, Stream
 
 
@@ -46,7 +47,7 @@ def _body(body: Sequence[Statement], staging: Staging, lanes: Axis, tiles: dict[
     total = 0.0
     for leaf in merge_products(body):
         if isinstance(leaf, Stream):
-            steps = -(-leaf.axis.extent // leaf.tile)
+            steps = -(-most(leaf.axis.extent) // leaf.tile)
             total += steps * _body(leaf.body, staging, lanes, {**tiles, leaf.axis: leaf.tile})
             continue
         axes = leaf.axes if isinstance(leaf, Store | Prefetch) else leaf.target.axes

@@ -15,6 +15,7 @@ from redfuser.codegen.cpu.storage import Layout
 from redfuser.codegen.cpu.strides import Strides, value_loads
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, index, op, substitute
+from redfuser.extents import most
 from redfuser.tile.ir import Contract, Map, Phase, Reduce, Store, Stream
 
 
@@ -42,7 +43,7 @@ def plan_prefetches(
     for before, stream in pairwise(streams):
         stores = [s for s in stream.body if isinstance(s, Store) and lanes in s.axes]
         planned.get(before, []).extend(Prefetch(s.tensor, s.axes, s.indices, True) for s in stores)
-    strides = Strides(layouts, {lanes: lanes.extent})
+    strides = Strides(layouts, {lanes: most(lanes.extent)})
     planned[streams[-2] if len(streams) > 2 else streams[-1]] += [
         item for load in _first_reads(streams[0]) if (item := _next_block(load, phase, lanes, strides)) is not None
     ]
@@ -67,4 +68,4 @@ def _next_block(load: Load, phase: Phase, lanes: Axis, strides: Strides) -> Pref
 
 
 def _large(tensor: Tensor, machine: Machine) -> bool:
-    return tensor.size * numpy_dtype(tensor.dtype).itemsize > machine.cache_bytes
+    return most(tensor.size) * numpy_dtype(tensor.dtype).itemsize > machine.cache_bytes

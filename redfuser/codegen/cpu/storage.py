@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.region import Region
 from redfuser.expr import Axis, Expr, index, op
+from redfuser.extents import most
 from redfuser.tile.ir import Buffer
 
 
@@ -49,10 +50,12 @@ def lane_axis(axes: Collection[Axis], sizes: Mapping[Axis, int], preferred: Axis
 def lay_out(buffer: Buffer, preferred: Axis | None, machine: Machine) -> Layout:
     """Order the axes so that the lane axis is innermost; rows start at vector boundaries.
 
+    Storage is static: what is whole along a symbolic axis gets room for the most points there can be.
+
     Args:
         preferred: the axis that the phase lays along lanes.
     """
-    sizes = dict(zip(buffer.axes, buffer.tensor.shape, strict=True))
+    sizes = {a: most(n) for a, n in zip(buffer.axes, buffer.tensor.shape, strict=True)}
     lane = lane_axis(buffer.axes, sizes, preferred)
     strides: dict[Axis, int] = {}
     size = 1

@@ -8,6 +8,7 @@ from math import prod
 
 from redfuser.codegen.cpu.storage import Layout
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, axis, index, op, substitute
+from redfuser.extents import most
 from redfuser.indexing import linear
 from redfuser.tile.sharing import values
 
@@ -38,7 +39,7 @@ class Strides:
         size = self.sizes[along]
         local = axis("local", min(size, 64))
         # Tiles start at multiples of their size, and are walked in aligned parts of 64 points.
-        tile = op("mul", axis("tile", max(along.extent // size, 1)), index(size))
+        tile = op("mul", axis("tile", max(most(along.extent) // size, 1)), index(size))
         part = op("mul", axis("part", -(-size // 64)), index(64))
         point = op("add", op("add", tile, part), local)
         stride = 0

@@ -9,8 +9,8 @@ from tvm import tirx
 from redfuser.codegen.cpu.access import Access
 from redfuser.codegen.cpu.builder import Builder
 from redfuser.codegen.cpu.expressions import Translator
-from redfuser.codegen.cpu.generate import PhaseWriter
 from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.phases import PhaseWriter
 from redfuser.codegen.cpu.region import Region, Span
 from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.expr import Axis, Expr, Tensor, index
