@@ -38,6 +38,9 @@ def add_model(parser: argparse.ArgumentParser, metavar: str = "MODEL.onnx", help
     )
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=1x128", help="whole shape of one input")
     parser.add_argument(
+        "--value", action="append", default=[], metavar="INPUT=N,N", help="make an input a constant with these elements"
+    )
+    parser.add_argument(
         "--numerics", choices=("exact", "relaxed"), default="exact", help="relaxed: rounding may be re-ordered"
     )
     parser.add_argument(
@@ -64,7 +67,7 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     Raises:
         RedFuserError: an argument makes no sense, or the target is unknown.
     """
-    from redfuser.options import CompileOptions, parse_budget, parse_dims, parse_gates, parse_shapes
+    from redfuser.options import CompileOptions, parse_budget, parse_dims, parse_gates, parse_shapes, parse_values
     from redfuser.targets import load_target
     from redfuser.tuning.record import read_lock
 
@@ -73,6 +76,7 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
         target=load_target(arguments.target),
         dims=parse_dims(arguments.dim),
         shapes=parse_shapes(arguments.shape),
+        values=parse_values(arguments.value),
         strict=getattr(arguments, "strict", False),
         numerics=arguments.numerics,
         require_fused=parse_gates(getattr(arguments, "require_fused", ())),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ def compile(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
     strict: bool = False,
     numerics: Numerics = "exact",
     require_fused: Iterable[str] = (),
@@ -66,6 +67,7 @@ def compile(
         target=load_target(target) if isinstance(target, str) else target,
         dims=dict(dims or {}),
         shapes=dict(shapes or {}),
+        values={name: tuple(elements) for name, elements in (values or {}).items()},
         strict=strict,
         numerics=numerics,
         require_fused=parse_gates(require_fused),
@@ -83,6 +85,7 @@ def analyze(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
     numerics: Numerics = "exact",
     progress: Progress | None = None,
 ) -> FusionReport:
@@ -97,6 +100,7 @@ def analyze(
         target=load_target(target) if isinstance(target, str) else target,
         dims=dict(dims or {}),
         shapes=dict(shapes or {}),
+        values={name: tuple(elements) for name, elements in (values or {}).items()},
         numerics=numerics,
     )
     return analyze_model(Path(model), options, progress or Silent())

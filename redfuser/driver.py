@@ -125,7 +125,7 @@ def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysi
     from redfuser.cascade.extract import extract_graph
 
     progress.stage("load the model")
-    onnx = prepare_file(model, options.dims, options.shapes)
+    onnx = prepare_file(model, options.dims, options.shapes, options.values)
     progress.stage("lower to TIR")
     lowered = lower_prepared(onnx)
     progress.stage("find cascades")

@@ -44,6 +44,7 @@ class CompileOptions:
         target: the device, fully described.
         dims: values of symbolic dimensions by name, or the ranges they stay symbolic over.
         shapes: whole shapes of inputs by name.
+        values: elements of inputs that become constants, by name.
         strict: a cascade that falls back to unfused is an error.
         numerics: ``exact`` allows re-association only; ``relaxed`` also rounding against a running scale.
         require_fused: gates on the result.
@@ -59,6 +60,7 @@ class CompileOptions:
     target: Target
     dims: Mapping[str, int | DimRange] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     strict: bool = False
     numerics: Numerics = "exact"
     require_fused: tuple[Gate, ...] = ()
@@ -153,6 +155,35 @@ def parse_shapes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
             raise UsageError(f"--shape {item!r} isn't NAME=EXTENTS", "for example --shape input_ids=1x128")
         _add_once("--shape", shapes, name, tuple(map(int, extents)))
     return shapes
+
+
+def parse_values(items: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """``["axes=0,-1", "causal=true"]`` as a mapping: elements of inputs, in order.
+
+    Raises:
+        UsageError: an item isn't ``NAME=NUMBER,NUMBER…``, or a name comes twice.
+    """
+    values: dict[str, tuple[float, ...]] = {}
+    for item in items:
+        name, found, text = item.rpartition("=")
+        try:
+            numbers = tuple(_number(word) for word in text.split(",")) if text else ()
+        except ValueError:
+            found = ""
+        if not found or not name:
+            raise UsageError(f"--value {item!r} isn't NAME=NUMBERS", "for example --value axes=0,-1")
+        _add_once("--value", values, name, numbers)
+    return values
+
+
+def _number(word: str) -> float:
+    truth = {"true": 1, "false": 0}.get(word.strip().lower())
+    if truth is not None:
+        return truth
+    try:
+        return int(word)
+    except ValueError:
+        return float(word)
 
 
 def parse_gates(items: Iterable[str]) -> tuple[Gate, ...]:

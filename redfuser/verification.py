@@ -64,6 +64,7 @@ def compare_with_oracle(
     """
     from redfuser.artifact.load import load
     from redfuser.frontend import load_model
+    from redfuser.frontend.fixing import fix_inputs
 
     progress.stage("load the artifact and the model")
     module = load(artifact, threads, device)
@@ -73,9 +74,10 @@ def compare_with_oracle(
             f"{str(artifact)!r} was compiled from another model than {str(model)!r}",
             "give the very file it was compiled from, or compile again",
         )
+    proto = fix_inputs(loaded.proto, module.manifest.options.values)
     compared: list[OutputAccuracy] = []
     for sizes, feeds in samples:
-        compared += _compare(module, loaded.proto, feeds, sizes, threads, progress)
+        compared += _compare(module, proto, feeds, sizes, threads, progress)
     return tuple(compared)
 
 

@@ -32,6 +32,7 @@ class OptionsRecord:
 
     dims: Mapping[str, int | DimRange]
     shapes: Mapping[str, tuple[int, ...]]
+    values: Mapping[str, tuple[float, ...]]
     strict: bool
     numerics: Numerics
     seed: int

@@ -118,7 +118,13 @@ def _manifest(compiled: CompiledModule, options: CompileOptions, folder: Path) -
         model=ModelDigest(compiled.report.model.name, compiled.report.model.sha256),
         target=compiled.report.target,
         options=OptionsRecord(
-            options.dims, options.shapes, options.strict, options.numerics, options.seed, options.threads
+            options.dims,
+            options.shapes,
+            options.values,
+            options.strict,
+            options.numerics,
+            options.seed,
+            options.threads,
         ),
         options_digest=options.digest(),
         inputs=compiled.inputs,

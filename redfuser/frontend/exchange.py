@@ -32,6 +32,7 @@ class Request:
     path: str
     dims: Mapping[str, int | DimRange]
     shapes: Mapping[str, tuple[int, ...]]
+    values: Mapping[str, tuple[float, ...]]
     limits: LoadLimits
 
 

@@ -173,8 +173,14 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             # Converters refuse with whatever exception comes to hand, assertions included.
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UnsupportedOperatorError(
-                f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}"
+                f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}",
+                self._how_to_fix(node) if reason.endswith("must be a constant") else "",
             ) from error
+
+    def _how_to_fix(self, node: NodeProto) -> str:
+        """What to say where a converter wants a constant: small inputs of the model can be made one."""
+        names = [name for name in node.input[1:] if name in self._inputs]
+        return f"make it one: {' '.join(f'--value {name}=N' for name in names)}" if names else ""
 
     def _separate(self, result: relax.Expr | Sequence[relax.Expr]) -> Sequence[relax.Expr]:
         if not isinstance(result, relax.Expr):

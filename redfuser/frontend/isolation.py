@@ -39,6 +39,7 @@ def prepare_file(
     path: Path,
     dims: Mapping[str, int | DimRange] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
     limits: LoadLimits = DEFAULT_LIMITS,
 ) -> PreparedModel:
     """:func:`redfuser.frontend.load_model` and :func:`redfuser.frontend.prepare`, in a child process.
@@ -47,6 +48,7 @@ def prepare_file(
         path: an ``.onnx`` file.
         dims: extents of symbolic dimensions, or the ranges they stay symbolic over, by name.
         shapes: whole shapes of inputs, by input name.
+        values: elements of inputs that become constants, by input name.
         limits: also on the time and the memory that it takes.
 
     Raises:
@@ -57,6 +59,7 @@ def prepare_file(
         str(path),
         dict(dims or {}),
         {name: tuple(map(int, shape)) for name, shape in (shapes or {}).items()},
+        {name: tuple(elements) for name, elements in (values or {}).items()},
         limits,
     )
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.cascade.sizes import with_dims
 from redfuser.errors import UsageError
+from redfuser.frontend.fixing import fix_inputs
 from redfuser.frontend.model import OnnxModel, PreparedModel
 from redfuser.frontend.normalise import normalise
 from redfuser.frontend.shapes import resolve_shapes
@@ -98,6 +99,7 @@ def prepare(
     model: OnnxModel,
     dims: Mapping[str, int | DimRange] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
 ) -> PreparedModel:
     """Decide the shapes and normalise: all that is done with ONNX alone.
 
@@ -105,12 +107,13 @@ def prepare(
         model: as loaded.
         dims: extents of symbolic dimensions, or the ranges they stay symbolic over, by name.
         shapes: whole shapes of inputs, by input name.
+        values: elements of inputs that become constants, by input name.
 
     Raises:
         UsageError, DynamicShapeError: see :func:`redfuser.frontend.shapes.resolve_shapes`.
         ModelError: the graph contradicts itself.
     """
-    resolved, ranges = resolve_shapes(model.proto, dims, shapes)
+    resolved, ranges = resolve_shapes(fix_inputs(model.proto, values or {}), dims, shapes)
     nodes = len(model.proto.graph.node)
     return PreparedModel(model.path, normalise(resolved), model.digest, model.size, model.opset, nodes, ranges)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 from onnx.backend.base import Backend, BackendRep
 
 import redfuser
 
-#: Inputs that decide the shape of an output, or along which axis it is computed. ONNX's cases feed them on the call; an
-#: artifact has them fixed.
+#: Inputs that decide the shape of an output, or along which axis it is computed. ONNX's cases feed them on the call;
+#: here they are fixed when compiling, as ``--value`` does.
 _DECIDING = {"CumSum": 1, "TopK": 1}
 
 
@@ -32,10 +32,11 @@ class CompiledRep(BackendRep):
         """
         declared = [value.name for value in self.model.graph.input]
         feeds = {name: np.asarray(array) for name, array in zip(declared, inputs, strict=True)}
+        fixed = {name: feeds.pop(name).reshape(-1).tolist() for name in deciding_inputs(self.model)}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
-            path.write_bytes(bind(self.model, feeds).SerializeToString())
-            artifact = redfuser.compile(path, output=Path(folder) / "out", threads=1)
+            path.write_bytes(self.model.SerializeToString())
+            artifact = redfuser.compile(path, output=Path(folder) / "out", values=fixed, threads=1)
             module = artifact.load(threads=1)
             results = module({spec.name: feeds[spec.name].astype(spec.dtype) for spec in module.inputs})
         kinds = [helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in self.model.graph.output]
@@ -60,15 +61,3 @@ def deciding_inputs(model: ModelProto) -> set[str]:
     places |= {operator: 1 for operator in places if operator.startswith("Reduce")}
     read = {name for node in model.graph.node for place, name in enumerate(node.input) if place == places[node.op_type]}
     return read & {value.name for value in model.graph.input}
-
-
-def bind(model: ModelProto, feeds: dict[str, np.ndarray]) -> ModelProto:
-    """A copy of the model with the deciding inputs as constants."""
-    result = ModelProto()
-    result.CopyFrom(model)
-    decided = deciding_inputs(model)
-    kept = [value for value in model.graph.input if value.name not in decided]
-    del result.graph.input[:]
-    result.graph.input.extend(kept)
-    result.graph.initializer.extend(numpy_helper.from_array(feeds[name], name) for name in sorted(decided))
-    return result

@@ -1,0 +1,96 @@
+"""Inputs that become constants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import redfuser
+from redfuser.errors import UnsupportedOperatorError, UsageError
+from redfuser.frontend.fixing import fix_inputs
+from redfuser.options import Silent, parse_values
+from redfuser.verification import compare_with_oracle
+from tests.frontend.running import graph_of
+
+X = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+
+
+def selection() -> ModelProto:
+    node = helper.make_node("TopK", ["x", "k"], ["y", "i"], name="node")
+    proto = graph_of([node], {"x": X, "k": (TensorProto.INT64, [1])}, [])
+    proto.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, "k"]))
+    proto.graph.output.append(helper.make_tensor_value_info("i", TensorProto.INT64, [3, "k"]))
+    return proto
+
+
+def branch() -> ModelProto:
+    def body(operator: str) -> object:
+        result = helper.make_tensor_value_info("r", TensorProto.FLOAT, [3, 5])
+        return helper.make_graph([helper.make_node(operator, ["x"], ["r"])], operator, [], [result])
+
+    node = helper.make_node("If", ["c"], ["y"], then_branch=body("Relu"), else_branch=body("Neg"))
+    return graph_of([node], {"x": X, "c": np.array(True)}, ["y"])
+
+
+def save(proto: ModelProto, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_a_number_of_elements_is_fixed_and_the_artifact_verified(tmp_path: Path) -> None:
+    path = save(selection(), tmp_path)
+    with pytest.raises(UnsupportedOperatorError, match="TopK") as caught:
+        redfuser.compile(path, output=tmp_path / "out")
+    assert caught.value.hint == "make it one: --value k=N"
+    artifact = redfuser.compile(path, output=tmp_path / "out", values={"k": [2]})
+    assert [spec.name for spec in artifact.manifest.inputs] == ["x"]
+    assert artifact.manifest.options.values == {"k": (2,)}
+    assert artifact.load()({"x": X})["i"].tolist() == np.argsort(-X, axis=1)[:, :2].tolist()
+    for output in compare_with_oracle(artifact.path, path, [({}, {"x": X})], 1, Silent()):
+        assert output.accuracy.passed, str(output)
+
+
+@pytest.mark.parametrize("condition", [0, 1])
+def test_a_fixed_condition_decides_a_branch(condition: int, tmp_path: Path) -> None:
+    path = save(branch(), tmp_path)
+    with pytest.raises(UnsupportedOperatorError, match="If"):
+        redfuser.compile(path, output=tmp_path / "out")
+    module = redfuser.compile(path, output=tmp_path / "out", values={"c": [condition]}).load()
+    np.testing.assert_array_equal(module({"x": X})["y"], np.maximum(X, 0) if condition else -X)
+
+
+def test_elements_take_the_type_and_shape_that_the_model_says() -> None:
+    proto = graph_of(
+        [helper.make_node("Identity", ["a"], ["y"])],
+        {"a": (TensorProto.UINT8, [2, "n"]), "b": (TensorProto.FLOAT16, [])},
+        ["y"],
+    )
+    fixed = fix_inputs(proto, {"a": [1, 2, 3, 4], "b": [0.5]})
+    a, b = map(numpy_helper.to_array, fixed.graph.initializer)
+    assert a.tolist() == [[1, 2], [3, 4]] and a.dtype == np.uint8
+    assert b == 0.5 and b.dtype == np.float16
+    assert not fixed.graph.input and len(proto.graph.input) == 2
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    proto = graph_of([helper.make_node("Identity", ["a"], ["y"])], {"a": (TensorProto.INT8, [2])}, ["y"])
+    for values, words in (
+        ({"b": [1]}, "no input 'b'"),
+        ({"a": [1]}, "1 elements don't fit"),
+        ({"a": [1, 300]}, "not every element is a int8"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            fix_inputs(proto, values)
+    assert parse_values(["axes=0,-1", "scale=0.5", "causal=true", "empty="]) == {
+        "axes": (0, -1),
+        "scale": (0.5,),
+        "causal": (1,),
+        "empty": (),
+    }
+    for item in ("axes", "=1", "axes=1,x", "axes=1,,2"):
+        with pytest.raises(UsageError, match="NAME=NUMBERS"):
+            parse_values([item])
