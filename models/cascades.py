@@ -14,6 +14,8 @@ GRAPHS: dict[str, str] = {
     "softmax": "g (float[6,40] x) => (float[6,40] y) { y = Softmax<axis=-1>(x) }",
     "softmax_gemm": """g (float[6,40] x, float[40,8] v) => (float[6,8] y) {
         p = Softmax<axis=-1>(x)  y = MatMul(p, v) }""",
+    "softmin": """g (float[6,40] x) => (float[6,40] y) <int64[1] a = {-1}> {
+        l = ReduceMin<keepdims=1>(x, a)  s = Sub(l, x)  e = Exp(s)  t = ReduceSum<keepdims=1>(e, a)  y = Div(e, t) }""",
     "logsumexp": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}> {
         m = ReduceMax<keepdims=1>(x, a)  s = Sub(x, m)  e = Exp(s)  t = ReduceSum<keepdims=1>(e, a)
         l = Log(t)  y = Add(l, m) }""",

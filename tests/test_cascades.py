@@ -29,6 +29,7 @@ def one(kind: str, form: str, obstacle: str = "") -> Expected:
 EXPECTED: dict[str, Expected] = {
     "softmax": one("softmax", "rank-1"),
     "softmax_gemm": one("attention", "rank-1"),
+    "softmin": one("softmax", "rank-1"),
     "logsumexp": one("logsumexp", "rank-1"),
     "log_softmax": one("softmax", "rank-1"),
     "softmax_statistics": one("logsumexp", "rank-1"),

@@ -121,13 +121,26 @@ class _Reader:
         if node in self.kinds.varying:
             return self.symbol(node, self.reading.elements, "x")
         if node in self.kinds.depending:
-            if additive and isinstance(node, Op) and node.name in ("add", "sub"):
-                # The terms may play different parts: of s - (m + log t), m is streamed and log t put off.
-                return _NAMED[node.name](*(self.visit(arg, True) for arg in node.args))
+            if additive and (terms := self.terms(node)) is not None:
+                return terms
             is_flag = node.dtype == "bool"
             return self.symbol(node, self.reading.flags if is_flag else self.reading.atoms, "c" if is_flag else "d")
         exact = _small_constant(node)
         return self.symbol(node, self.reading.parameters, "k") if exact is None else exact
+
+    def terms(self, node: Expr) -> Formula | None:
+        """A sum by its terms, which may play different parts: of s - (m + log t), m is streamed and log t put off."""
+        if not isinstance(node, Op):
+            return None
+        if node.name in ("add", "sub"):
+            return _NAMED[node.name](*(self.visit(arg, True) for arg in node.args))
+        if node.name == "mul":
+            for factor, rest in (node.args, node.args[::-1]):
+                constant = _small_constant(factor)
+                terms = self.terms(rest) if constant is not None else None
+                if terms is not None:
+                    return sympy.expand_mul(constant * terms)
+        return None
 
     def operator(self, node: Op) -> Formula:
         if node.name == "select":

@@ -17,7 +17,7 @@ def classify(cascade: Cascade) -> str:
     contraction = any(_own_axes(cascade, r) for r in cascade.reductions)
     exponential = any(_has(r.map, "exp") for r in cascade.reductions)
     rounding = any(_has(r.map, "round") or _has_narrow_cast(r.map) for r in cascade.reductions)
-    if exponential and "max" in combiners:
+    if exponential and not {"max", "min"}.isdisjoint(combiners):  # softmin, and a maximum as the least of -x
         if contraction:
             return "attention"
         return "softmax" if elementwise else "logsumexp"

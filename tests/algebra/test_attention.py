@@ -158,6 +158,21 @@ def test_the_guard_moves_however_the_probability_is_written(spelling: str) -> No
     assert derivation.incremental and any(proof.by == "guard proof" for proof in derivation.proofs)
 
 
+@pytest.mark.parametrize("spelling", ["negated", "times one", "subtracted"])
+def test_a_log_sum_exp_is_put_off_by_its_terms(spelling: str) -> None:
+    build = Builder()
+    m = build.reduce("m", "max", score())
+    t = build.reduce("t", "sum", op("exp", op("sub", score(), m)))
+    total = op("add", op("log", t), m)
+    exponent = {
+        "negated": op("add", score(), op("mul", total, literal(-1))),
+        "times one": op("sub", score(), op("mul", total, literal(1))),
+        "subtracted": op("sub", score(), total),
+    }[spelling]
+    build.reduce("o", "sum", op("mul", op("exp", exponent), score("v")))
+    assert derive(build.build()).form == "rank-1"
+
+
 def test_a_guard_without_its_maximum_is_refused() -> None:
     build = Builder()
     e = op("exp", score())

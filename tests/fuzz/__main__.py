@@ -15,10 +15,11 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="seed of the first case")
     parser.add_argument("--spellings", type=int, default=5, help="graphs of a case")
+    parser.add_argument("--verdicts", action="store_true", help="analyse only, compile nothing")
     options = parser.parse_args()
     count = 0
     for seed in range(options.first, options.first + options.cases):
-        for text in failures(Case(seed), options.spellings):
+        for text in failures(Case(seed), options.spellings, not options.verdicts):
             count += 1
             print(text, flush=True)
     print(f"{options.cases * options.spellings} graphs, {count} failures")

@@ -29,8 +29,8 @@ def verdict_of(report: FusionReport) -> Verdict:
     return tuple(sorted(entries))
 
 
-def judge(case: Case, spelling: int) -> Judgement:
-    """Compile and run one spelling.
+def judge(case: Case, spelling: int, run: bool = True) -> Judgement:
+    """Compile and run one spelling, or analyse it only.
 
     Raises:
         RedFuserError: it doesn't compile.
@@ -40,6 +40,8 @@ def judge(case: Case, spelling: int) -> Judgement:
     with tempfile.TemporaryDirectory(prefix="redfuser-fuzz-") as name:
         path = Path(name) / "model.onnx"
         path.write_bytes(model.SerializeToString())
+        if not run:
+            return Judgement(verdict_of(redfuser.analyze(path)), ())
         artifact = redfuser.compile(path, output=Path(name) / "out.redfuser")
         values = artifact.load()(feeds)
     exact, unfused = run_float64(model, feeds), run_onnxruntime(model, feeds, 1)
@@ -51,13 +53,13 @@ def judge(case: Case, spelling: int) -> Judgement:
     return Judgement(verdict_of(artifact.report), tuple(wrong))
 
 
-def failures(case: Case, spellings: int) -> list[str]:
-    """What is wrong with the first spellings of a case, a line each."""
+def failures(case: Case, spellings: int, run: bool = True) -> list[str]:
+    """What is wrong with the first spellings of a case, a line each; their verdicts only if they aren't run."""
     found: list[str] = []
     plain: Verdict | None = None
     for spelling in range(spellings):
         try:
-            judgement = judge(case, spelling)
+            judgement = judge(case, spelling, run)
         except redfuser.RedFuserError as error:
             found.append(f"{case}, spelling {spelling}: {type(error).__name__}: {error}")
             continue
