@@ -14,7 +14,8 @@ from onnx import ModelProto, helper, numpy_helper
 
 import redfuser
 from redfuser.errors import MissingToolError, ModelError, UnsafeModelError, UsageError
-from redfuser.frontend import LoadLimits, exchange, isolation, load_model, prepare, prepare_file
+from redfuser.frontend import LoadLimits, load_model, prepare, prepare_file
+from redfuser.frontend.reading import exchange, isolation
 from redfuser.records import RecordError
 from redfuser.signature import DimRange
 from tests.frontend.running import graph_of, single
@@ -112,7 +113,7 @@ def test_a_child_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_hostile_models_are_refused_by_what_they_do(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="134217782 nodes; at most 100000"):
+    with pytest.raises(ModelError, match=r"[0-9]{9,} nodes; at most 100000"):
         prepare_file(save(tmp_path, laughs(27)))
     proto = laughs(2)
     proto.functions[1].node[0].op_type, proto.functions[1].node[0].domain = "F0", "own"

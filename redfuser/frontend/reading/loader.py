@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError
-from redfuser.frontend.external import load_external_data
 from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, OnnxModel
-from redfuser.frontend.walk import count_nodes, graphs_of, nodes_of, tensors_of
+from redfuser.frontend.reading.external import load_external_data
+from redfuser.frontend.reading.walk import count_nodes, graphs_of, nodes_of, tensors_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -73,8 +73,7 @@ def _parse(path: Path, content: bytes) -> ModelProto:
 
 
 def _check_size(path: Path, proto: ModelProto, limits: LoadLimits) -> None:
-    sum(1 for _ in nodes_of(proto, limits.depth))  # refuses subgraphs that nest too deeply
-    count = count_nodes(proto)
+    count = count_nodes(proto, limits.depth)
     if count > limits.nodes:
         raise ModelError(f"{path} has {count} nodes; at most {limits.nodes} are accepted")
 

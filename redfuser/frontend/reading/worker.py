@@ -1,4 +1,4 @@
-"""The process that reads a model: ``python -m redfuser.frontend.worker FOLDER``. See :mod:`.isolation`."""
+"""The process that reads a model: ``python -m redfuser.frontend.reading.worker FOLDER``. See :mod:`.isolation`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from redfuser.errors import MissingToolError, ModelError, RedFuserError
-from redfuser.frontend.exchange import Request, read_request, write_prepared, write_refusal
-from redfuser.frontend.loader import load_model
 from redfuser.frontend.lowering import prepare
 from redfuser.frontend.model import MIB, LoadLimits
+from redfuser.frontend.reading.exchange import Request, read_request, write_prepared, write_refusal
+from redfuser.frontend.reading.loader import load_model
 
 
 def main(folder: Path) -> None:

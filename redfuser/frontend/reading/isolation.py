@@ -16,8 +16,8 @@ from pathlib import Path
 
 from redfuser import errors
 from redfuser.errors import MissingToolError, ModelError, RedFuserError
-from redfuser.frontend.exchange import REPLY, REQUEST, Request, read_prepared
 from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, PreparedModel
+from redfuser.frontend.reading.exchange import REPLY, REQUEST, Request, read_prepared
 from redfuser.records import RecordError, encode, parse, to_text
 from redfuser.signature import DimRange
 
@@ -76,7 +76,7 @@ def prepare_file(
 def _run(limits: LoadLimits, folder: Path) -> int:
     """The exit status of a child that works in ``folder``; negative if a signal ended it, SIGXCPU if it was slow."""
     places = [place or os.getcwd() for place in sys.path]
-    command = [sys.executable, "-P", "-m", "redfuser.frontend.worker", str(folder)]
+    command = [sys.executable, "-P", "-m", "redfuser.frontend.reading.worker", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OPENBLAS_NUM_THREADS": "1"}
     silent = subprocess.DEVNULL
     try:

@@ -11,47 +11,41 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
-def nodes_of(proto: ModelProto, depth: int = 1000) -> Iterator[NodeProto]:
-    """Every node: graph, subgraphs, functions.
-
-    Raises:
-        ModelError: subgraphs nest deeper than ``depth``.
-    """
-    pending: list[tuple[int, NodeProto]] = [(0, node) for node in proto.graph.node]
-    pending += [(0, node) for function in proto.functions for node in function.node]
+def nodes_of(proto: ModelProto) -> Iterator[NodeProto]:
+    """Every node: graph, subgraphs, functions."""
+    pending = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
     while pending:
-        level, node = pending.pop()
+        node = pending.pop()
         yield node
-        for attribute in node.attribute:
-            for graph in _graphs(attribute):
-                if level >= depth:
-                    raise ModelError(f"node '{node.name}': subgraphs nest deeper than {depth} levels")
-                pending += [(level + 1, inner) for inner in graph.node]
+        pending += [inner for attribute in node.attribute for graph in _graphs(attribute) for inner in graph.node]
 
 
-def count_nodes(proto: ModelProto) -> int:
+def count_nodes(proto: ModelProto, depth: int) -> int:
     """Nodes of the model with every call of a function replaced by its body: a few lines may stand for billions.
 
     Raises:
-        ModelError: a function calls itself.
+        ModelError: a function calls itself, or subgraphs nest deeper than ``depth``.
     """
     functions = {(function.domain, function.name): function for function in proto.functions}
     counts: dict[tuple[str, str], int] = {}
 
-    def count(nodes: Iterable[NodeProto], callers: tuple[tuple[str, str], ...]) -> int:
+    def count(nodes: Iterable[NodeProto], callers: tuple[tuple[str, str], ...], level: int) -> int:
         total = 0
         for node in nodes:
             called = (node.domain, node.op_type)
             if called in callers:
                 raise ModelError(f"function {node.op_type} calls itself")
             if called in functions and called not in counts:
-                counts[called] = count(functions[called].node, (*callers, called))
+                counts[called] = count(functions[called].node, (*callers, called), 0)
             total += counts.get(called, 1)
-            for attribute in node.attribute:
-                total += sum(count(graph.node, callers) for graph in _graphs(attribute))
+            graphs = [graph for attribute in node.attribute for graph in _graphs(attribute)]
+            if graphs and level >= depth:
+                raise ModelError(f"node '{node.name}': subgraphs nest deeper than {depth} levels")
+            total += sum(count(graph.node, callers, level + 1) for graph in graphs)
         return total
 
-    return count(proto.graph.node, ()) + sum(len(function.node) for function in proto.functions)
+    bodies = sum(count(function.node, (key,), 0) for key, function in functions.items() if key not in counts)
+    return count(proto.graph.node, (), 0) + bodies
 
 
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError, UnsafeModelError
-from redfuser.frontend.walk import tensors_of
+from redfuser.frontend.reading.walk import tensors_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
