@@ -9,6 +9,9 @@ from onnx import ModelProto
 
 HEAD = '<ir_version: 10, opset_import: ["" : {opset}]>\n'
 
+#: floats of 8 bits came with opset 19
+OPSETS = {"quantise_gemm_fp8": 19}
+
 #: name -> graph; ``minus_one`` and the like are initialisers
 GRAPHS: dict[str, str] = {
     "softmax": "g (float[6,40] x) => (float[6,40] y) { y = Softmax<axis=-1>(x) }",
@@ -88,18 +91,40 @@ GRAPHS: dict[str, str] = {
         c = Div(s, t)  d = Sub(x, c)  q = Mul(d, d)  z = Mul(w, q)  y = ReduceSum<keepdims=1>(z, a) }""",
     "cosine_similarity": """g (float[6,40] x, float[6,40] z) => (float[6,1] y) <int64[1] a = {-1}> {
         q = Mul(x, x)  s = ReduceSum<keepdims=1>(q, a)  n = Sqrt(s)  u = Div(x, n)
-        w = Mul(u, z)  y = ReduceSum<keepdims=1>(w, a) }""",
+        r = Mul(z, z)  t = ReduceSum<keepdims=1>(r, a)  o = Sqrt(t)  v = Div(z, o)
+        w = Mul(u, v)  y = ReduceSum<keepdims=1>(w, a) }""",
     "l2_normalise_gemm": """g (float[6,40] x, float[40,8] w) => (float[6,8] y) <int64[1] a = {-1}> {
         q = Mul(x, x)  s = ReduceSum<keepdims=1>(q, a)  n = Sqrt(s)  u = Div(x, n)  y = MatMul(u, w) }""",
     "min_max_normalise": """g (float[6,40] x) => (float[6,40] y) <int64[1] a = {-1}> {
         l = ReduceMin<keepdims=1>(x, a)  d = Sub(x, l)  h = ReduceMax<keepdims=1>(d, a)  y = Div(d, h) }""",
+    "min_max_normalise_gemm": """g (float[6,40] x, float[40,8] w) => (float[6,8] y) <int64[1] a = {-1}> {
+        l = ReduceMin<keepdims=1>(x, a)  h = ReduceMax<keepdims=1>(x, a)  r = Sub(h, l)
+        d = Sub(x, l)  n = Div(d, r)  y = MatMul(n, w) }""",
     "absmax_scale_gemm": """g (float[6,40] x, float[40,8] w) => (float[6,8] y) <int64[1] a = {-1}> {
         b = Abs(x)  m = ReduceMax<keepdims=1>(b, a)  s = Div(x, m)  y = MatMul(s, w) }""",
-    "quantise_gemm_int8": """g (float[6,40] x, float[40,8] w) => (float[6,8] y) <int64[1] a = {-1}, float k = {127.0}> {
+    "quantise_gemm_int8": """g (float[6,40] x, float[40,8] w) => (float[6,8] y)
+        <int64[1] a = {-1}, float k = {127.0}, float low = {-127.0}, float high = {127.0}> {
         b = Abs(x)  m = ReduceMax<keepdims=1>(b, a)  s = Div(m, k)  q = Div(x, s)  r = Round(q)
-        t = MatMul(r, w)  y = Mul(t, s) }""",
+        c = Clip(r, low, high)  i = Cast<to=3>(c)  f = Cast<to=1>(i)  t = MatMul(f, w)  y = Mul(t, s) }""",
+    "quantise_gemm_fp8": """g (float[6,40] x, float[40,8] w) => (float[6,8] y) <int64[1] a = {-1}, float k = {448.0}> {
+        b = Abs(x)  m = ReduceMax<keepdims=1>(b, a)  s = Div(m, k)  q = Div(x, s)
+        i = Cast<to=17>(q)  f = Cast<to=1>(i)  t = MatMul(f, w)  y = Mul(t, s) }""",
+    "quantise_gemm_integer": """g (float[6,40] x, int8[40,8] w) => (float[6,8] y)
+        <int64[1] a = {-1}, float k = {127.0}, float low = {-127.0}, float high = {127.0}> {
+        b = Abs(x)  m = ReduceMax<keepdims=1>(b, a)  s = Div(m, k)  q = Div(x, s)  r = Round(q)
+        c = Clip(r, low, high)  i = Cast<to=3>(c)  t = MatMulInteger(i, w)  f = Cast<to=1>(t)  y = Mul(f, s) }""",
+    "quantise_per_token": """g (float[6,40] x) => (int8[6,40] y, float[6,1] s)
+        <int64[1] a = {-1}, float k = {127.0}, float low = {-127.0}, float high = {127.0}> {
+        b = Abs(x)  m = ReduceMax<keepdims=1>(b, a)  s = Div(m, k)  q = Div(x, s)  r = Round(q)
+        c = Clip(r, low, high)  y = Cast<to=3>(c) }""",
+    "quantise_per_tensor": """g (float[6,40] x, float[40,8] w) => (float[6,8] y)
+        <float k = {127.0}, float low = {-127.0}, float high = {127.0}> {
+        b = Abs(x)  m = ReduceMax<keepdims=0>(b)  s = Div(m, k)  q = Div(x, s)  r = Round(q)
+        c = Clip(r, low, high)  t = MatMul(c, w)  y = Mul(t, s) }""",
     "geometric_mean_normalise": """g (float[6,40] x) => (float[6,40] y) <int64[1] a = {-1}> {
         p = Exp(x)  l = Log(p)  m = ReduceMean<keepdims=1>(l, a)  e = Exp(m)  y = Div(p, e) }""",
+    "geometric_mean_of_magnitudes": """g (float[6,40] x) => (float[6,40] y) <int64[1] a = {-1}> {
+        p = Abs(x)  l = Log(p)  m = ReduceMean<keepdims=1>(l, a)  e = Exp(m)  y = Div(x, e) }""",
     "harmonic_mean_normalise": """g (float[6,40] x) => (float[6,40] y) <int64[1] a = {-1}> {
         p = Exp(x)  i = Reciprocal(p)  s = ReduceMean<keepdims=1>(i, a)  y = Mul(p, s) }""",
     "count_of_max": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}> {
@@ -133,7 +158,7 @@ def cascade(name: str) -> ModelProto:
     Raises:
         KeyError: no such graph.
     """
-    return parsed(GRAPHS[name])
+    return parsed(GRAPHS[name], OPSETS.get(name, 18))
 
 
 def parsed(graph: str, opset: int = 18) -> ModelProto:

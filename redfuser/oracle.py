@@ -37,7 +37,8 @@ def run_onnxruntime(proto: ModelProto, feeds: Mapping[str, Array], threads: int 
     names = [output.name for output in proto.graph.output]
     try:
         session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        results = _typed(session.run(names, dict(feeds)), [output.type for output in session.get_outputs()])
+        return dict(zip(names, results, strict=True))
     except Exception as error:  # its exceptions share no base class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VerificationError(f"ONNX Runtime cannot run this model: {reason}") from error
@@ -160,9 +161,21 @@ def _by_onnxruntime(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[
     options.intra_op_num_threads = 1
     try:
         content = single.SerializeToString()
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        return _typed(session.run(None, feeds), [output.type for output in session.get_outputs()])
     except Exception:  # its exceptions share no base class; the reference implementation is next
         return None
+
+
+def _typed(results: Sequence[Array], types: Sequence[str]) -> list[Array]:
+    """ONNX Runtime's results; floats of 8 bits, which it hands out as bytes, get their type back."""
+    from redfuser.evaluate import numpy_dtype
+
+    names = [kind.removeprefix("tensor(").removesuffix(")").replace("float8", "float8_") for kind in types]
+    return [
+        array.view(numpy_dtype(name)) if name.startswith("float8") else array
+        for array, name in zip(results, names, strict=True)
+    ]
 
 
 def _by_reference(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array]:

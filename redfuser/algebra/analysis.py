@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 import sympy
 
 from redfuser.algebra.assumptions import Sign
-from redfuser.algebra.budget import Budget
+from redfuser.algebra.budget import Budget, NotFusible
 from redfuser.algebra.closure import Closure, close
+from redfuser.algebra.dependence import Kinds
 from redfuser.algebra.guards import hoist
 from redfuser.algebra.monoids import pair
+from redfuser.algebra.rounding import rounds
 from redfuser.algebra.selection import transport
 from redfuser.algebra.separation import Separation, Symbol, separate
 from redfuser.algebra.symbolic import Reading, read
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import PAIR, Expr, Tensor, loads
+from redfuser.expr import PAIR, Expr, Tensor, loads, walk
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def analyse(
         element, finish = transport(reduction, cascade, sign)
         return replace(_plain(reduction, element), finish=finish)
     expr = hoist(reduction.map, cascade)
+    if not relaxed:
+        _require_unrounded(expr, cascade)
     reading = read(expr, cascade, sign, relaxed)
     separation = separate(reading, expr, reduction.combiner, budget)
     if separation.entangled:
@@ -78,6 +82,14 @@ def analyse(
         assert pair(reduction.combiner, separation.transform) is not None
         closure = Closure((separation.core,), sympy.Matrix([[separation.rho]]))
     return Analysis(reduction, expr, reading, separation, closure)
+
+
+def _require_unrounded(expr: Expr, cascade: Cascade) -> None:
+    kinds = Kinds.of(expr, cascade.axis, frozenset(r.result for r in cascade.reductions))
+    for node in walk(expr):
+        if rounds(node) and kinds.mixed(node):
+            text = "an element is rounded by a scale that is known at the end only; relaxed numerics use a running one"
+            raise NotFusible("not-finite-rank", text, str(node))
 
 
 def _plain(reduction: Reduction, map: Expr) -> Analysis:

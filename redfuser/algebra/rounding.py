@@ -27,11 +27,29 @@ def rounds(node: Expr) -> bool:
 
 
 def clipped(node: Expr) -> Expr | None:
-    """What ``node`` clips at a constant, if it does."""
-    if not isinstance(node, Op) or node.name not in ("max", "min"):
+    """What ``node`` is but for values out of a range, NaN among them, in whose place it has a constant."""
+    if not isinstance(node, Op) or node.name not in ("max", "min", "select"):
         return None
-    variable = [arg for arg in node.args if not isinstance(arg, Const)]
-    return variable[0] if len(variable) == 1 else None
+    variable = [arg for arg in node.args[-2:] if not isinstance(arg, Const)]
+    if len(variable) != 1:
+        return None
+    within = node.name != "select" or _only_of(_unclipped(variable[0]), node.args[0])
+    return variable[0] if within else None
+
+
+def _unclipped(value: Expr) -> Expr:
+    inner = clipped(value)
+    return value if inner is None else _unclipped(inner)
+
+
+def _only_of(value: Expr, condition: Expr) -> bool:
+    """Whether ``condition`` compares nothing but ``value`` with constants."""
+    if condition == value or isinstance(condition, Const):
+        return True
+    inner = clipped(condition)
+    if inner is not None:
+        return _only_of(value, inner)
+    return isinstance(condition, Op) and all(_only_of(value, arg) for arg in condition.args)
 
 
 def unrounded(cascade: Cascade, derivation: Derivation) -> tuple[Cascade, Derivation]:

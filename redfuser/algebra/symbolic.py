@@ -143,15 +143,15 @@ class _Reader:
         return None
 
     def operator(self, node: Op) -> Formula:
-        if node.name == "select":
-            condition = self.condition(node)
-            chosen, otherwise = (self.visit(arg, False) for arg in node.args[1:])
-            return condition * chosen + (1 - condition) * otherwise
         if self.relaxed and (rounds(node) or clipped(node) is not None):
             inner = self.visit(clipped(node) or node.args[0], False)
             self.reading.rounded |= inner.free_symbols
             self.reading.integral |= "int" in node.dtype
             return inner
+        if node.name == "select":
+            condition = self.condition(node)
+            chosen, otherwise = (self.visit(arg, False) for arg in node.args[1:])
+            return condition * chosen + (1 - condition) * otherwise
         args = [self.visit(arg, node.name in ("add", "sub")) for arg in node.args]
         if node.name == "eq" and (sides := self.extremum(*node.args)) is not None:
             return sympy.exp(LIMIT * (self.visit(sides[0], False) - self.visit(sides[1], False)))

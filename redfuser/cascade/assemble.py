@@ -74,12 +74,20 @@ class Assembler:
                 along = self._along_shared(free)
                 place = {a: replace(value, along) for a, value in place.items()}
             value = replace(self.expander.body(definition), place)
+            self._check_sources(name, value)
             if free and not self._reads_along(value):
                 raise NotPlaceable(Reason("misaligned", f"{name} runs over another axis", str(free[0])))
             _check_bounds([value])
         except NotPlaceable as refusal:
             raise _OutputRefused(name) from refusal
         return value, place
+
+    def _check_sources(self, name: str, value: Expr) -> None:
+        """Refuse an output that needs an intermediate of another operator, which memory doesn't hold."""
+        inside = {*self.members, *self.expander.members}
+        for node in loads(value):
+            if node.tensor.name not in inside and node.tensor.name not in self.graph.stored:
+                raise NotPlaceable(Reason("not-separable", f"{name} needs what isn't kept in memory", str(node)))
 
     def _along_shared(self, free: Sequence[Axis]) -> dict[Axis, Expr]:
         """The undetermined axes of an output as digits of the shared axis."""

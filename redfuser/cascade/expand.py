@@ -1,8 +1,8 @@
 """Inlining of element-wise definitions into one expression. No TVM.
 
-Four kinds are inlined: those that lead to a member of the cascade (they must be computed on the tile),
-intermediates that aren't kept in memory, *views*: movement and cheap arithmetic on one element, and
-*positions*: cheap arithmetic on where the element is, such as a causal mask.
+Five kinds are inlined: those that lead to a member of the cascade (they must be computed on the tile),
+intermediates that aren't kept in memory, what a single reduction reads at each point once, *views*: movement and
+cheap arithmetic on one element, and *positions*: cheap arithmetic on where the element is, such as a causal mask.
 Everything else stays a load of a stored tensor.
 """
 
@@ -87,8 +87,17 @@ class Expander:
         definition = self.graph.definitions.get(name)
         if definition is None or definition.is_reduction:
             return False
-        own = self.reaches(name) or name not in self.graph.stored
+        own = self.reaches(name) or name not in self.graph.stored or self._is_folded_once(definition)
         return own or is_view(definition.body) or is_position(definition.body)
+
+    def _is_folded_once(self, definition: Definition) -> bool:
+        """Whether nothing but one reduction, and that at each point once, reads the definition's elements."""
+        name = definition.tensor.name
+        users = self.graph.consumers.get(name, ())
+        if name in self.graph.outputs or len(users) != 1 or not self.graph.definitions[users[0]].is_reduction:
+            return False
+        user = self.graph.definitions[users[0]]
+        return definition.tensor.size == user.tensor.size * reduced_extent(user)
 
     def body(self, definition: Definition) -> Expr:
         """A definition's element over its own axes, everything inlinable inlined, indices simplified."""

@@ -1,7 +1,7 @@
 """How far a cascade reaches downstream: what it computes for the rest of the model. No TVM.
 
-Starting from the members, element-wise consumers are absorbed as long as nothing is computed twice and
-the set stays convex. What is still read from outside then becomes an output, and must be a tensor
+Starting from the members, element-wise consumers are absorbed as long as the set stays convex and nothing larger than
+a result is computed twice. What is still read from outside then becomes an output, and must be a tensor
 that the module keeps in memory.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.expand import Expander
 from redfuser.cascade.graph import Graph
+from redfuser.extents import most
 from redfuser.reason import Reason
 
 
@@ -38,6 +39,7 @@ def find_outputs(
     """
     inside = set(members)
     outputs: set[str] = set()
+    row = min(most(graph.definitions[member].tensor.size) for member in members)
     pending = [*_between(graph, members, expander), *members]
     inside |= set(pending)
     while pending:
@@ -46,15 +48,17 @@ def find_outputs(
         if not outside and name not in graph.outputs:
             continue
         absorbed = [c for c in outside if c not in stop and _absorbable(graph, ancestry, members, c)]
-        free = name not in graph.stored or len({_origin(graph, c) for c in outside}) == 1
-        if free and name not in graph.outputs and len(absorbed) == len(outside):
+        whole = name not in graph.outputs and len(absorbed) == len(outside)
+        once = name not in graph.stored or len({_origin(graph, c) for c in outside}) == 1
+        if most(graph.definitions[name].tensor.size) <= row or (whole and once):
             inside |= set(absorbed)
             pending += absorbed
-        elif name in graph.stored:
-            outputs.add(name)
-        else:
+            if whole:
+                continue
+        if name not in graph.stored:
             blocked = [c for c in outside if c not in absorbed]
-            raise NotSeparable(name, Reason("not-separable", f"{name} is not kept in memory", blocked[0]))
+            raise NotSeparable(name, Reason("not-separable", f"{name} is not kept in memory", (*blocked, name)[0]))
+        outputs.add(name)
     order = {name: k for k, name in enumerate(graph.definitions)}
     return tuple(sorted(outputs, key=order.__getitem__))
 

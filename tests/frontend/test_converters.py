@@ -285,3 +285,14 @@ def test_arg_max_of_any_type(dtype: type) -> None:
     x = np.arange(12).reshape(3, 4)[::-1].astype(dtype)
     (found,) = lower_and_run(single("ArgMax", {"x": x}, axis=0), {"x": x})
     assert found.ravel().tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_casts_to_small_integers_wrap_and_have_no_numbers_for_what_is_not_finite(dtype: str) -> None:
+    x = np.array(
+        [0.0, -0.9, 1.9, -3.5, 127.0, 128.0, -129.0, 300.0, 70000.0, -70000.0, 3e9, NAN, INF, -INF], np.float32
+    )
+    proto = single("Cast", {"x": x}, to=int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
+    (got,) = run(lower(loaded(proto)), {"x": x})
+    inside = np.where(np.abs(x) < 2**31, x, 0).astype(np.int64)
+    np.testing.assert_array_equal(got, inside.astype(dtype))

@@ -61,7 +61,7 @@ class CompiledKernel:
                 wanted = f"{types[number]}{list(shapes[number])}"
                 raise ValueError(f"argument {number} is {value.dtype}{list(value.shape)} instead of {wanted}")
         blank = [np.full(s, np.nan if t.kind == "f" else 0, t) for s, t in zip(shapes, types, strict=True)]
-        return [tensor(np.ascontiguousarray(value)) for value in (*inputs, *blank[len(inputs) :])]
+        return [tensor(np.asarray(value, order="C")) for value in (*inputs, *blank[len(inputs) :])]
 
     def run(self, *tensors: Tensor, **sizes: int) -> None:
         """Run on tensors of the runtime, without copies: what to time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from redfuser.accuracy import Accuracy, compare
-from redfuser.codegen.cpu.build import compile_kernel, runs_here
+from redfuser.codegen.cpu.build import CompiledKernel, compile_kernel, runs_here
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Tensor
 from redfuser.report.value import NumericError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimFunc
 
     Array = np.ndarray[Any, Any]
+    Trials = Callable[[TileProgram, int], Iterator[dict[str, Array]]]
 
 #: At most so many blocks are interpreted for each set of inputs.
 BLOCKS = 4
@@ -45,17 +46,31 @@ def check_kernel(program: TileProgram, function: PrimFunc, target: CpuTarget, se
     if not runs_here(target):
         return None
     kernel = compile_kernel(function, target, len(program.outputs))
+    # A logarithm may need positive inputs to give numbers at all.
+    worst = _worst(program, kernel, trial_inputs, seed) or _worst(program, kernel, positive_inputs, seed)
+    if worst is None:
+        raise ValueError(f"nothing finite came out of {program.name} on any trial input: it can't be checked")
+    return NumericError(worst.rmse, worst.baseline_rmse, worst.max_abs, worst.passed)
+
+
+def _worst(program: TileProgram, kernel: CompiledKernel, trials: Trials, seed: int) -> Accuracy | None:
     worst: Accuracy | None = None
     for sizes in trial_sizes(program):
         here = program_at(program, sizes)
-        for inputs in trial_inputs(here, seed):
+        for inputs in trials(here, seed):
             results = kernel(*(inputs[tensor.name] for tensor in here.inputs), **sizes)
             for accuracy in _compare(here, inputs, results):
                 if worst is None or (worst.passed, -worst.rmse) > (accuracy.passed, -accuracy.rmse):
                     worst = accuracy
-    if worst is None:
-        raise ValueError(f"nothing finite came out of {program.name} on any trial input: it can't be checked")
-    return NumericError(worst.rmse, worst.baseline_rmse, worst.max_abs, worst.passed)
+    return worst
+
+
+def positive_inputs(program: TileProgram, seed: int) -> Iterator[dict[str, Array]]:
+    """The magnitudes of ordinary inputs, and a little more."""
+    random = np.random.default_rng(seed)
+    ordinary = {tensor.name: _ordinary(tensor, random) for tensor in program.inputs}
+    real = [tensor for tensor in program.inputs if "float" in tensor.dtype]
+    yield {**ordinary, **{t.name: (np.abs(ordinary[t.name]) + 0.1).astype(ordinary[t.name].dtype) for t in real}}
 
 
 def trial_inputs(program: TileProgram, seed: int) -> Iterator[dict[str, Array]]:

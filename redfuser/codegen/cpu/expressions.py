@@ -13,7 +13,7 @@ from redfuser.codegen.cpu.functions import Functions
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.pairs import make_pair, position_of_pair, value_of_pair
 from redfuser.codegen.cpu.region import Region
-from redfuser.codegen.cpu.types import computed, rounded
+from redfuser.codegen.cpu.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, shuffle, typed
 from redfuser.expr import INDEX, PAIR, UNARY, Axis, Const, Expr, Load, Op, axes_of, number, substitute
 from redfuser.indexing import Linear, linear
@@ -234,7 +234,7 @@ def _cast(value: PrimExpr, dtype: str) -> PrimExpr:
     if dtype == "bfloat16":
         return rounded(_cast(value, "float32"))
     if dtype.startswith("float8"):
-        raise NotImplementedError(f"casts to {dtype} have no code on this target")
+        return rounded_to_float8(_cast(value, "float32"), dtype)
     if dtype == "bool":
         nonzero = NE(value, like(0, value))
         return _operator("or", nonzero, isnan(value)) if "float" in source else nonzero

@@ -1,4 +1,4 @@
-"""Element types in storage and registers: bools take a byte, pairs are integers, bfloat16 is float32 but in memory."""
+"""Element types in storage and registers: bools take a byte, pairs are integers, narrower floats are float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def computed(dtype: str) -> str:
     """The type that values of ``dtype`` have in registers."""
-    return {"bfloat16": "float32", PAIR: "int64"}.get(dtype, dtype)
+    narrow = dtype == "bfloat16" or dtype.startswith("float8")
+    return "float32" if narrow else {PAIR: "int64"}.get(dtype, dtype)
 
 
 def in_memory(dtype: str) -> str:
@@ -31,6 +32,8 @@ def decoded(value: PrimExpr, dtype: str) -> PrimExpr:
     if dtype == "bfloat16" and "uint16" in str(value.dtype):
         bits = value.astype(typed("uint32", value))
         return reinterpret(typed("float32", value), bits << like(16, bits))
+    if dtype.startswith("float8") and "float8" in str(value.dtype):
+        return value.astype(typed("float32", value))
     return value
 
 
@@ -44,6 +47,25 @@ def encoded(value: PrimExpr, dtype: str, stored: str) -> PrimExpr:
 def rounded(value: PrimExpr) -> PrimExpr:
     """A float32 value rounded to bfloat16, still as float32."""
     return decoded(_bfloat16_bits(value.astype(typed("float32", value))), "bfloat16")
+
+
+def rounded_to_float8(value: PrimExpr, dtype: str) -> PrimExpr:
+    """A float32 value rounded to nearest even among those of an 8-bit float, still as float32; it saturates."""
+    from ml_dtypes import finfo
+    from tvm.tirx import Select, abs, isnan, nearbyint, reinterpret
+
+    kind = finfo(dtype)
+    dropped = 23 - kind.nmant
+    bits = reinterpret(typed("uint32", value), value)
+    even = (bits >> like(dropped, bits)) & like(1, bits)
+    upper = bits + even + like((1 << (dropped - 1)) - 1, bits)
+    normal = reinterpret(typed("float32", value), upper & like(0xFFFFFFFF ^ ((1 << dropped) - 1), bits))
+    step = like(float(kind.smallest_subnormal), value)
+    small = nearbyint(value / step) * step
+    result = Select(abs(value) < like(float(kind.smallest_normal), value), small, normal)
+    most = like(float(kind.max), value)
+    inside = Select(result > most, most, Select(result < -most, -most, result))
+    return Select(isnan(value), value, inside)
 
 
 def _bfloat16_bits(value: PrimExpr) -> PrimExpr:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from tvm import relax
 
 from redfuser.frontend.converters.attention import convert_attention
+from redfuser.frontend.converters.casts import convert_small_cast
 from redfuser.frontend.converters.common import Attributes, Converter, Inputs, widened
 from redfuser.frontend.converters.elementwise import CONVERT_MAX, CONVERT_MIN, convert_clip, convert_is_inf, convert_pow
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
@@ -71,7 +72,10 @@ CONVERTERS: dict[str, Converter] = {
 }
 
 #: Converters that leave common uses to TVM's own.
-_ADAPTERS: dict[str, Callable[[Converter], Converter]] = {"Cast": convert_cast, "Slice": convert_slice}
+_ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
+    "Cast": lambda stock: convert_cast(convert_small_cast(stock)),
+    "Slice": convert_slice,
+}
 
 #: Accumulate, and have no wide accumulator of their own: computed in float32 on half-precision inputs.
 _WIDENED = frozenset(

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+from redfuser.evaluate import convert
 from redfuser.expr import Const, Expr, cast, load, number, op
 from tests.codegen.cpu.programs import assert_matches, elementwise, run, ulps
 
@@ -195,11 +197,23 @@ def test_a_gather_through_a_table_is_clipped_like_the_reference() -> None:
     assert_matches(elementwise(value, 40, "float32", "int32"), feeds)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_8_bits_round_to_nearest_and_saturate(dtype: str, device: str) -> None:
+    random = np.random.default_rng(0)
+    grid = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, dtype)).astype(np.float32)
+    middles = (grid[:-1] + grid[1:]) / 2
+    x = np.concatenate([grid, middles, np.nextafter(middles, 0), random.normal(size=999) * 500, EDGES])
+    x = x.astype(np.float32)
+    found = run(elementwise(lambda a: cast(cast(a, dtype), "float32"), x.size, "float32"), {"a": x}, device)["y"]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, convert(x, dtype).astype(np.float32))
+
+
 def _refuse(value: Callable[[Expr], Expr], dtype: str) -> None:
     with pytest.raises(NotImplementedError):
         run(elementwise(value, 8, dtype), {"a": np.ones(8, dtype=dtype)})
 
 
 def test_what_has_no_code_is_refused() -> None:
-    _refuse(lambda a: cast(a, "float8_e4m3fn"), "float32")
     _refuse(lambda a: op("pow", a, Const("int32", 7)), "int32")
