@@ -1,8 +1,10 @@
-"""Measure schedules for a model's cascades on this machine and write the best to a lock."""
+"""Measure schedules for a model's cascades, here or elsewhere, and write the best to a lock."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from .arguments import add_common, add_model, add_tuning, compile_options
 from .output import print_json, progress
 
 if TYPE_CHECKING:
+    from redfuser.options import CompileOptions, Progress
+    from redfuser.tuning.choose import Chooser
     from redfuser.tuning.record import Record, TuningLock
 
 
@@ -21,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_tuning(parser, budget="5m")
     parser.add_argument("-o", "--output", type=Path, metavar="LOCK", help="file to write (default: MODEL.lock)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--tracker", metavar="HOST:PORT", help="measure on servers behind this TVM RPC tracker")
+    where.add_argument("--export", type=Path, metavar="FOLDER", help="write candidates to be measured elsewhere")
+    where.add_argument("--import", type=Path, metavar="FOLDER", dest="results", help="take what such a folder found")
+    parser.add_argument("--key", default="cpu", metavar="KEY", help="of the tracker's servers (default: cpu)")
     add_common(parser)
 
 
@@ -33,8 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
     from redfuser.driver import tune_model
 
     output: Path = arguments.output or arguments.model.with_suffix(".lock")
-    with progress(arguments) as shown:
-        lock, report = tune_model(arguments.model, compile_options(arguments), shown)
+    options = compile_options(arguments)
+    with progress(arguments) as shown, place(arguments, options, shown) as choose:
+        lock, report = tune_model(arguments.model, options, shown, choose)
+    if arguments.export is not None:
+        print(plain(f"wrote {arguments.export}: {len(lock.kernels)} cascades to measure"))
+        print(plain(f"next: python {arguments.export}/measure.py, on the machine to tune for"))
+        print(plain(f"      redfuser tune {arguments.model} --import {arguments.export}"))
+        return 0
     write_lock(lock, output)
     if arguments.format == "json":
         print_json({"schema": "redfuser.tune/1", "output": str(output), "lock": lock.as_data()})
@@ -49,6 +64,23 @@ def run(arguments: argparse.Namespace) -> int:
     print(plain(f"wrote {output}"))
     print(plain(f"next: redfuser compile {arguments.model} --tuning-lock {output} --locked"))
     return 0
+
+
+@contextmanager
+def place(arguments: argparse.Namespace, options: CompileOptions, shown: Progress) -> Iterator[Chooser | None]:
+    """What decides where not this machine does."""
+    from redfuser.tuning.elsewhere import exporting, importing, tracked
+    from redfuser.tuning.rpc import parse_tracker
+
+    with ExitStack() as stack:
+        if arguments.tracker is not None:
+            yield stack.enter_context(tracked(options, shown, *parse_tracker(arguments.tracker), arguments.key))
+        elif arguments.export is not None:
+            yield stack.enter_context(exporting(options, shown, arguments.export))
+        elif arguments.results is not None:
+            yield stack.enter_context(importing(options, shown, arguments.results))
+        else:
+            yield None
 
 
 def describe(record: Record) -> str:

@@ -94,8 +94,13 @@ def compile_analysis(
     )
 
 
-def tune_model(model: Path, options: CompileOptions, progress: Progress) -> tuple[TuningLock, FusionReport]:
+def tune_model(
+    model: Path, options: CompileOptions, progress: Progress, choose: Chooser | None = None
+) -> tuple[TuningLock, FusionReport]:
     """Choose schedules and check the kernels that come of them, without compiling the rest of the model.
+
+    Args:
+        choose: decides on the schedules; usually what the options ask for does.
 
     Raises:
         RedFuserError: one of its subclasses.
@@ -104,7 +109,7 @@ def tune_model(model: Path, options: CompileOptions, progress: Progress) -> tupl
     backend.require_tools()
     analysis = analyze(model, options, progress)
     with backend:
-        outcomes = _fuse_all(analysis, options, backend, progress)
+        outcomes = _fuse_all(analysis, options, backend, progress, choose)
     return _lock(options, outcomes), _report(analysis, outcomes, options)
 
 
@@ -146,7 +151,7 @@ def _fuse_all(
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
-    with chooser(options, progress) as usual:
+    with chooser(options, progress, len(distinct)) as usual:
         for done, (cascade, name) in enumerate(distinct.items(), 1):
             outcomes[cascade] = outcome = fuse(cascade, name, options, backend, choose or usual, memo)
             if outcome.reason is not None:

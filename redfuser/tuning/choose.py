@@ -25,8 +25,8 @@ def untuned(task: Task, options: CompileOptions) -> Record:
 
 
 @contextmanager
-def chooser(options: CompileOptions, progress: Progress) -> Iterator[Chooser]:
-    """What decides during one compile; holds the measuring process for as long."""
+def chooser(options: CompileOptions, progress: Progress, tasks: int) -> Iterator[Chooser]:
+    """What decides during one compile of so many distinct cascades; holds the measuring process for as long."""
     obstacle = options.lock.obstacle(options.target) if options.lock is not None else "no lock was given"
     if options.locked and obstacle:
         raise LockMissError(f"the tuning lock can't be used: {obstacle}", "tune again: redfuser tune MODEL -o LOCK")
@@ -35,7 +35,7 @@ def chooser(options: CompileOptions, progress: Progress) -> Iterator[Chooser]:
     from redfuser.tuning.tuner import tuning
 
     with ExitStack() as stack:
-        tuner = stack.enter_context(tuning(options, progress)) if options.tune_seconds else None
+        tuner = stack.enter_context(tuning(options, progress, tasks)) if options.tune_seconds else None
 
         def choose(task: Task) -> Record:
             digest = cascade_digest(task.cascade)

@@ -56,12 +56,21 @@ class Trial:
 
 @dataclass(frozen=True)
 class Winner:
-    """What the search chose: the candidate, its time in the last round, the noise there, how many were timed."""
+    """What the search chose.
+
+    Args:
+        candidate: the choice.
+        us, noise: its time in the last round.
+        trials: how many were timed.
+        complete: whether the search came to its end, and not to that of its time.
+        failures: candidates that couldn't be built, run or trusted.
+    """
 
     candidate: Candidate
     us: float
     noise: float
     trials: int
+    complete: bool
     failures: tuple[Trial, ...] = ()
 
 
@@ -88,6 +97,7 @@ class Search:
     record: Callable[[Trial, float | None], None] = lambda trial, best: None
     jobs: dict[Schedule, Job] = field(default_factory=dict)
     trials: dict[Schedule, Trial] = field(default_factory=dict)
+    complete: bool = False
 
     def run(self) -> Winner | None:
         """The winner; ``None`` if no candidate could be built and run."""
@@ -97,12 +107,14 @@ class Search:
         stale, lasted = 0, 0.0
         while len(self.trials) < self.effort.trials and stale < STALE:
             batch, begin, before = self._next(), time.monotonic(), self._best()
+            self.complete = not batch
             if not batch or begin + lasted > end:
-                break
+                return self._final()
             self._time(batch)
             lasted, after = time.monotonic() - begin, self._best()
             gained = after is not None and (before is None or (after.us or 0) < (1 - MARGIN) * (before.us or 0))
             stale = 0 if gained else stale + 1
+        self.complete = True
         return self._final()
 
     def _best(self) -> Trial | None:
@@ -167,7 +179,8 @@ class Search:
             wrong = self.accept(winner)
             if not wrong:
                 failures = tuple(trial for trial in self.trials.values() if trial.us is None)
-                return Winner(winner, timed[winner].median_us, timed[winner].noise, len(self.trials), failures)
+                won = timed[winner]
+                return Winner(winner, won.median_us, won.noise, len(self.trials), self.complete, failures)
             self._reject(winner, wrong)
             del timed[winner]
             timed = timed or self._last_round()

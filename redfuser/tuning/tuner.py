@@ -22,7 +22,7 @@ from redfuser.tuning.cpu_cost import CpuModel
 from redfuser.tuning.fingerprint import generator_digest, machine_name
 from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, code_tools
 from redfuser.tuning.runner import LocalRunner, Runner
-from redfuser.tuning.search import Effort, Search, Trial
+from redfuser.tuning.search import Effort, Search, Trial, Winner
 from redfuser.tuning.space import Candidate, Survey
 from redfuser.tuning.spaces import space_of
 from redfuser.tuning.task import Task
@@ -50,12 +50,21 @@ class TrialRecord:
 
 
 @contextmanager
-def tuning(options: CompileOptions, progress: Progress) -> Iterator[Tuner]:
-    """A tuner with a measuring process and a scratch folder of its own, for the time of one compile."""
-    runner = LocalRunner(options.target.cores if isinstance(options.target, CpuTarget) else 1)
+def tuning(
+    options: CompileOptions, progress: Progress, tasks: int, remote: Runner | None = None, where: str = ""
+) -> Iterator[Tuner]:
+    """A tuner with a measuring process and a scratch folder of its own, for the time of one compile.
+
+    Args:
+        tasks: how many cascades will be asked for, at most; the time is shared out among them.
+        remote: times candidates elsewhere instead.
+        where: what to call that place.
+    """
+    runner = remote or LocalRunner(options.target.cores if isinstance(options.target, CpuTarget) else 1)
+    cache = Cache(cache_folder(), progress.warn)
     with tempfile.TemporaryDirectory(prefix="redfuser-tune-") as scratch:
         try:
-            yield Tuner(options, progress, runner, Cache(cache_folder(), progress.warn), Path(scratch))
+            yield Tuner(options, progress, runner, where or machine_name(), cache, Path(scratch), tasks)
         finally:
             runner.close()
 
@@ -66,31 +75,37 @@ class Tuner:
     Args:
         options: target, budget, trials, seed.
         progress: told what is tuned and how it stands.
-        runner: where candidates are timed.
+        runner: times candidates.
+        where: the machine it does so on.
         cache: where results are kept.
         scratch: a folder for compiled candidates.
+        tasks: how many cascades the time is for.
     """
 
     def __init__(
-        self, options: CompileOptions, progress: Progress, runner: Runner, cache: Cache, scratch: Path
+        self,
+        options: CompileOptions,
+        progress: Progress,
+        runner: Runner,
+        where: str,
+        cache: Cache,
+        scratch: Path,
+        tasks: int,
     ) -> None:
-        self.options, self.progress, self.runner, self.cache = options, progress, runner, cache
-        self.scratch = scratch
+        self.options, self.progress, self.runner, self.where, self.cache = options, progress, runner, where, cache
+        self.scratch, self.left = scratch, tasks
         self.end = time.monotonic() + options.tune_seconds
 
     def tune(self, task: Task) -> Record | None:
-        """The best schedule found now or before; ``None`` where the target can't be measured here."""
+        """The best schedule found now or before; ``None`` where the target can't be measured."""
         target = self.options.target
-        if not isinstance(target, CpuTarget) or not runs_here(target):
+        here = isinstance(self.runner, LocalRunner)
+        if not isinstance(target, CpuTarget) or (here and not runs_here(target)):
             self.progress.warn(f"{task.name} isn't tuned: this machine can't run code for {target.name}")
             return None
         key = self._key(task)
-        record = self.cache.read(Record, RECORDS, key)
-        if record is None:
-            record = self._search(task, key)
-            if record is not None:
-                self.cache.write(RECORDS, key, record)
-                self.cache.drop(TRIALS, key)
+        record = self.cache.read(Record, RECORDS, key) or self._search(task, key)
+        self.left = max(self.left - 1, 1)
         return record
 
     def _key(self, task: Task) -> str:
@@ -104,7 +119,7 @@ class Tuner:
                 "numerics": options.numerics,
                 "tools": code_tools(),
                 "generator": generator_digest(),
-                "machine": machine_name(),
+                "machine": self.where,
                 "trials": options.trials,
                 "seed": options.seed,
             }
@@ -120,7 +135,8 @@ class Tuner:
         builder = Builder(self.options.target, self.scratch)
         rates = calibrated(self.options.target, self.runner, builder.build, self.cache)
         ranked = rank(survey, CpuModel(self.options.target, rates))
-        effort = Effort(max(self.end - time.monotonic(), 0.0), self.options.trials, self.options.seed)
+        seconds = max(self.end - time.monotonic(), 0.0) / self.left
+        effort = Effort(seconds, self.options.trials, self.options.seed)
         timed = 0
 
         def told(trial: Trial, best: float | None) -> None:
@@ -145,14 +161,27 @@ class Tuner:
         ).run()
         if winner is None:
             return None
-        schedule = ScheduleRecord.of(winner.candidate.schedule)
-        counts = SpaceRecord.of(survey)
-        digest_ = cascade_digest(task.cascade)
-        return Record(digest_, schedule, "measured", round(winner.us, 3), round(winner.noise, 4), winner.trials, counts)
+        record = _record(task, winner, survey)
+        if winner.complete:
+            self.cache.write(RECORDS, key, record)
+            self.cache.drop(TRIALS, key)
+        return record
 
     def _check(self, candidate: Candidate) -> str:
         """What is wrong with a candidate's numbers; empty if nothing is."""
         return check(candidate.program, self.options)
+
+
+def _record(task: Task, winner: Winner, survey: Survey) -> Record:
+    return Record(
+        cascade=cascade_digest(task.cascade),
+        schedule=ScheduleRecord.of(winner.candidate.schedule),
+        how="measured",
+        time_us=round(winner.us, 3),
+        noise=round(winner.noise, 4),
+        trials=winner.trials,
+        space=SpaceRecord.of(survey),
+    )
 
 
 def rank(survey: Survey, model: CpuModel) -> list[Candidate]:

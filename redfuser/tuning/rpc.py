@@ -1,0 +1,117 @@
+"""Runs jobs on machines behind a TVM RPC tracker: many, or ones that this machine can only compile for.
+
+Start ``python -m tvm.exec.rpc_tracker`` somewhere and ``python -m tvm.exec.rpc_server --tracker HOST:PORT --key KEY``
+on each machine. A server that goes away costs a second attempt on another one, not the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redfuser.errors import MissingToolError, UsageError
+from redfuser.records import encode
+from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
+from redfuser.tuning.measure import serve
+
+#: Times that a job's server may die before the job is to blame; seconds a session may last.
+STRIKES, SESSION_SECONDS = 2, 120
+
+
+@dataclass
+class RpcRunner:
+    """Times kernels on servers of one key.
+
+    Args:
+        host, port: of the tracker.
+        key: what the servers registered as.
+    """
+
+    host: str
+    port: int
+    key: str
+    _numbered: int = field(default=0, init=False)
+
+    def run(self, jobs: Sequence[Job], plan: Plan) -> list[Result]:
+        """Time jobs that take turns on one server; those left after its death go to another.
+
+        Raises:
+            MissingToolError: no tracker answers, or it has no server of the key.
+        """
+        results: dict[int, Result] = {}
+        strikes = [0] * len(jobs)
+        while len(results) < len(jobs):
+            left = [number for number in range(len(jobs)) if number not in results]
+            events: list[dict[str, Any]] = []
+            lost = self._attempt([jobs[number] for number in left], plan, events)
+            for event in events:
+                if "seconds" in event:
+                    results[left[event["job"]]] = Timing(tuple(event["seconds"]))
+                elif "failure" in event:
+                    results[left[event["job"]]] = Failure(event["failure"])
+            if lost is not None:
+                running = left[max((event["begin"] for event in events[-1:] if "begin" in event), default=0)]
+                strikes[running] += 1
+                if strikes[running] >= STRIKES:
+                    results[running] = Failure(f"its server died {STRIKES} times: {lost}")
+        return [results[number] for number in range(len(jobs))]
+
+    def close(self) -> None:
+        """Sessions end with each request."""
+
+    def _attempt(self, jobs: Sequence[Job], plan: Plan, events: list[dict[str, Any]]) -> str | None:
+        """One session; gives why it ended early, or ``None``."""
+        session = self._session()
+
+        def open(library: str) -> Any:
+            self._numbered += 1
+            name = f"redfuser-{self._numbered}.so"
+            try:
+                session.upload(str(Path(library)), target=name)
+                return session.load_module(name)
+            except Exception as error:
+                # Whatever goes wrong before the kernel runs is the connection's fault.
+                raise ConnectionError(str(error)) from error
+
+        try:
+            serve(encode(tuple(jobs)), encode(plan), events.append, open, session.cpu())
+        except Exception as error:
+            return " ".join(str(error).split())[-160:] or type(error).__name__
+        dead = any("failure" in event and "rpc" in event["failure"].lower() for event in events)
+        return "connection lost" if dead else None
+
+    def _session(self) -> Any:
+        from tvm import rpc
+
+        where = f"the tracker at {self.host}:{self.port}"
+        try:
+            tracker = rpc.connect_tracker(self.host, self.port)
+        except (OSError, RuntimeError) as error:
+            raise MissingToolError(
+                f"{where} doesn't answer: {error}", "start python -m tvm.exec.rpc_tracker"
+            ) from error
+        if not tracker.summary().get("server_info") and not tracker.summary().get("queue_info", {}).get(self.key):
+            raise MissingToolError(
+                f"{where} has no server", f"start python -m tvm.exec.rpc_server --key {self.key} on a machine"
+            )
+        try:
+            return tracker.request(self.key, session_timeout=SESSION_SECONDS)
+        except (OSError, RuntimeError) as error:
+            raise MissingToolError(
+                f"{where} gives no server of key {self.key!r}: {error}",
+                f"start python -m tvm.exec.rpc_server --key {self.key} on a machine",
+            ) from error
+
+
+def parse_tracker(text: str) -> tuple[str, int]:
+    """``HOST:PORT``.
+
+    Raises:
+        UsageError: it isn't that.
+    """
+    host, found, port = text.rpartition(":")
+    if not found or not host or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise UsageError(f"--tracker {text!r} isn't HOST:PORT", "for example --tracker tracker.example:9190")
+    return host, int(port)
