@@ -14,12 +14,13 @@ from redfuser.cascade.detect import Detection, detect
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Backend, Placement, backend_for
-from redfuser.errors import FusionGateError
+from redfuser.errors import DynamicShapeError, FusionGateError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_cascade, describe_rejected, describe_target
 from redfuser.report.value import FusionReport, ModelInfo
+from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
 from redfuser.tuning.record import TuningLock
 
@@ -73,6 +74,7 @@ def compile_analysis(
     Raises:
         RedFuserError: one of its subclasses.
     """
+    _require_supported(analysis, options)
     backend = backend_for(options.target)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
@@ -108,9 +110,19 @@ def tune_model(
     backend = backend_for(options.target)
     backend.require_tools()
     analysis = analyze(model, options, progress)
+    _require_supported(analysis, options)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
     return _lock(options, outcomes), _report(analysis, outcomes, options)
+
+
+def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
+    if analysis.lowered.dims and not isinstance(options.target, CpuTarget):
+        names = ", ".join(f"'{name}'" for name in analysis.lowered.dims)
+        raise DynamicShapeError(
+            f"kernels for {options.target.name} have static shapes, and {names} of the model is symbolic",
+            "give " + " ".join(f"--dim {name}=N" for name in analysis.lowered.dims),
+        )
 
 
 def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> FusionReport:

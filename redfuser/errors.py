@@ -57,7 +57,7 @@ class UnsafeModelError(ModelError):
 
 
 class DynamicShapeError(UsageError):
-    """A dimension is symbolic and no value was given for it."""
+    """A dimension must be known and isn't."""
 
     code = "dynamic-shape"
 

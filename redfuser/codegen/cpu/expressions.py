@@ -16,6 +16,7 @@ from redfuser.codegen.cpu.region import Region
 from redfuser.codegen.cpu.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, shuffle, typed
 from redfuser.expr import INDEX, PAIR, UNARY, Axis, Const, Expr, Load, Op, axes_of, number, substitute
+from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
 from redfuser.tile.sharing import operands
 
@@ -106,7 +107,8 @@ class Translator:
         lane = region.lane
         if lane is not None and any(lane in axes_of(atom) and atom != lane for atom, _ in form.terms):
             return None
-        dtype = "int32" if max(map(abs, linear(node).bounds())) < 1 << 31 else INDEX
+        low, high = linear(node).bounds()
+        dtype = "int32" if max(abs(least(low)), abs(most(high))) < 1 << 31 else INDEX
         base = Linear(tuple(t for t in form.terms if t[0] != lane), form.constant)
         start = self.builder.index(base.expr()).astype(dtype)
         stride = next((c for atom, c in form.terms if atom == lane), 0)

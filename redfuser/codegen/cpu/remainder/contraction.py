@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.remainder.flat import address, flat, flatten, index_forms, normalise, stride
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, axes_of, axis, cast, load, loads, substitute, transform
+from redfuser.extents import most
 from redfuser.indexing import linear
 
 #: dtype of a sum -> dtype it is accumulated in
@@ -89,7 +90,7 @@ def recognise(summed: Definition, final: Definition) -> Contraction | None:
     dtype = ACCUMULATORS[summed.tensor.dtype]
     total = load(Tensor("total", (1,), dtype), Const("int64", 0))
     epilogue = _epilogue(summed, final, cast(total, summed.tensor.dtype))
-    column = next((a for a in reversed(final.axes) if a.extent > 1), None)
+    column = next((a for a in reversed(final.axes) if a.extent not in (0, 1)), None)
     right = [f for f in factors if column in axes_of(substitute(f, places))]
     left = [f for f in factors if f not in right]
     if column is None or not left or not right:
@@ -144,6 +145,6 @@ def _arrange(
     if not all(a in in_left and a in in_right for a in reduced):
         return None
     candidates = [a for a in axes if a in in_left and a not in in_right]
-    row = max(candidates, key=lambda a: a.extent, default=axis("row", 1))
+    row = max(candidates, key=lambda a: most(a.extent), default=axis("row", 1))
     outer = tuple(a for a in axes if a not in (row, column))
     return Contraction(outer, row, column, reduced, left, right, total, target, where, epilogue)

@@ -66,7 +66,7 @@ def normalise(axes: Sequence[Axis], exprs: Sequence[Expr]) -> Normal:
         axes: of one nest, outermost first; those of extent 1 vanish.
         exprs: all that depends on them, over flat tensors.
     """
-    split = {each: digits(exprs, each) if each.extent > 1 else () for each in axes}
+    split = {each: digits(exprs, each) if each.extent not in (0, 1) else () for each in axes}
     exprs = tuple(replace(expr, {each: compose(parts) for each, parts in split.items()}) for expr in exprs)
     merged: list[Axis] = []
     became: dict[Axis, Axis] = {}

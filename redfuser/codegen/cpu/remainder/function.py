@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.programs import make_phase
 from redfuser.codegen.cpu.remainder.tiling import choose_tiling
 from redfuser.expr import loads, walk
+from redfuser.extents import Dim, Extent, dims_of
 from redfuser.targets import CpuTarget
 
 #: TVM has no vectors of these types in memory.
@@ -37,12 +38,14 @@ class Scheduled:
         function: to be called instead.
         kind: ``product``, ``reduction``, ``elementwise``, ``fused`` for a kernel that was finished before, or
             ``default`` for one loop nest a block, as lowered.
+        dims: names of the symbolic dimensions that the function takes after its tensors; None to pass what was passed.
         factor: which argument is to be packed before it is passed, if any.
         packing: how.
     """
 
     function: tvm.tirx.PrimFunc
     kind: str
+    dims: tuple[str, ...] | None = None
     factor: int | None = None
     packing: Packing | None = None
 
@@ -53,25 +56,30 @@ class Scheduled:
         return self.packing.pack({node.tensor: contents.reshape(-1)})
 
 
-def schedule_function(function: tvm.tirx.PrimFunc, known: Sequence[bool], target: CpuTarget) -> Scheduled:
+def schedule_function(
+    function: tvm.tirx.PrimFunc, known: Sequence[bool], target: CpuTarget, sizes: Mapping[Any, Extent] | None = None
+) -> Scheduled:
     """Schedule a function of a legalised and fused module.
 
     Args:
         known: for each input, whether its contents are known now.
+        sizes: what the function's variables for sizes stand for.
     """
     if function.attrs.get("tirx.is_scheduled", False):
         return Scheduled(function, "fused")
     try:
-        plan = _plan(function, known)
-        return _write(plan, known, target) if plan is not None else Scheduled(function, "default")
+        plan = _plan(function, known, sizes or {})
+        if plan is None:
+            return Scheduled(function, "default")
+        return _write(plan, known, target, dims_of((sizes or {}).values()))
     except FAILURES:
         return Scheduled(function, "default")
 
 
-def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool]) -> Plan | None:
+def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any, Extent]) -> Plan | None:
     """What the function computes; None for what can't be read or has no code."""
     try:
-        fragment = extract_primfunc(function)
+        fragment = extract_primfunc(function, sizes)
     except NotExtractable:
         return None
     types = {node.dtype for definition in fragment.definitions for node in walk(definition.body)}
@@ -80,7 +88,7 @@ def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool]) -> Plan | None:
     return make_plan(fragment, [t for t, is_known in zip(fragment.parameters, known, strict=False) if is_known])
 
 
-def _write(plan: Plan, known: Sequence[bool], target: CpuTarget) -> Scheduled:
+def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[Dim] = ()) -> Scheduled:
     parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
     product, factor, packing = plan.product, None, None
     if product is not None:
@@ -96,12 +104,13 @@ def _write(plan: Plan, known: Sequence[bool], target: CpuTarget) -> Scheduled:
             workspaces.append(packing.tensor)
         else:
             packing = None
-    kernel = Kernel(Machine.of(target), parameters, workspaces)
+    kernel = Kernel(Machine.of(target), parameters, workspaces, dims)
     for group in groups:
         kernel.write_phase(make_phase(group))
     if product is not None:
         write_product(kernel, product, tiling, packing)
-    return Scheduled(kernel.finish(), plan.kind, factor, packing if factor is not None else None)
+    names = tuple(dim.name for dim in dims)
+    return Scheduled(kernel.finish(), plan.kind, names, factor, packing if factor is not None else None)
 
 
 def builds(function: tvm.tirx.PrimFunc, llvm: Any) -> bool:

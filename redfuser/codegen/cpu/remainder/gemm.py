@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from redfuser.codegen.cpu.remainder.packing import Packing
 from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
+from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 SHORT = 2
 
 LINE_BYTES = 64
+
+#: Register tiles in a block of rows, where the number of rows is known on the call only.
+SYMBOLIC_TILES = 8
 
 
 def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | None) -> None:
@@ -50,20 +55,57 @@ class _Product:
         self.panel: Expr = index(0)
         self.part: Expr = index(0)
         self.tile: Expr = index(0)
+        self.tiles = 1
 
     def write(self) -> None:
-        work, tiling = self.work, self.tiling
-        extents = (*(a.extent for a in work.outer), tiling.blocks, tiling.panels(work.column.extent))
-        with self.builder.loop("task", prod(extents), "parallel") as task:
+        if is_symbolic(self.work.row.extent):
+            self._write_symbolic()
+        else:
+            self.tiles = self.tiling.tiles(self.work.row.extent)
+            self._write_blocks(index(self.tiling.blocks), self.tiling.blocks)
+
+    def _write_symbolic(self) -> None:
+        """Blocks of some tiles, as many as there are rows for; fewer rows than a tile has are taken one by one."""
+        extent, wide = self.work.row.extent, self.tiling
+        rows = self.builder.index(index(extent))
+        for tiling in dict.fromkeys((wide, replace(wide, rows=1))):
+            self.tiling, self.tiles = tiling, SYMBOLIC_TILES
+            enough = rows >= self.builder.number(wide.rows)
+            with self.builder.when(enough if tiling is wide else rows < self.builder.number(wide.rows)):
+                most_tiles = -(-most(extent) // tiling.rows)
+                needed = op("floordiv", index(extent + tiling.rows - 1), index(tiling.rows))
+                needed = self.builder.coordinate("row_tiles", needed, most_tiles + 1)
+                blocks = op("floordiv", op("add", needed, index(self.tiles - 1)), index(self.tiles))
+                most_blocks = -(-most_tiles // self.tiles)
+                blocks = self.builder.coordinate("row_blocks", blocks, most_blocks + 1)
+                self._write_blocks(blocks, most_blocks, needed)
+
+    def _write_blocks(self, blocks: Expr, most_blocks: int, needed: Expr | None = None) -> None:
+        """The tasks: blocks of rows by panels of columns.
+
+        Args:
+            blocks: how many there are.
+            most_blocks: how many there may be.
+            needed: tiles of rows that all blocks together have, where it is known on the call only.
+        """
+        work, tiling, tiles = self.work, self.tiling, self.tiles
+        panels = tiling.panels(work.column.extent)
+        extents = [*(index(a.extent) for a in work.outer), blocks, index(panels)]
+        tasks = prod([*(a.extent for a in work.outer), most_blocks, panels])
+        known = None if needed is None else self.builder.index(_product(extents))
+        with self.builder.loop("task", tasks, "parallel", known) as task:
             *outer, block, self.panel = _digits(task, extents)
             self.places = dict(zip(work.outer, outer, strict=True))
             self.places[work.column] = self._start("column", self.panel, tiling.width, work.column)
-            tiles = tiling.tiles(work.row.extent)
             self.copy = self._array("copy", tiling.rows) if self._is_long() else None
             self.partial = self._array("partial", tiles * tiling.rows) if tiling.parts > 1 else None
-            with self.builder.loop("part", tiling.parts) as self.part, self.builder.loop("tile", tiles) as self.tile:
-                number = op("add", op("mul", block, index(tiles)), self.tile)
-                self.places[work.row] = self._start("row", number, tiling.rows, work.row)
+            first = op("mul", block, index(tiles))
+            left = None if needed is None else self.builder.index(op("min", op("sub", needed, first), index(tiles)))
+            with (
+                self.builder.loop("part", tiling.parts) as self.part,
+                self.builder.loop("tile", tiles, "serial", left) as self.tile,
+            ):
+                self.places[work.row] = self._start("row", op("add", first, self.tile), tiling.rows, work.row)
                 self._write_tile()
 
     def _array(self, name: str, rows: int) -> Tensor:
@@ -76,7 +118,7 @@ class _Product:
     def _start(self, name: str, number: Expr, size: int, along: Axis) -> Expr:
         """First point of a tile, moved back where the tile would leave the axis."""
         last = along.extent - size
-        return self.builder.coordinate(name, op("min", op("mul", number, index(size)), index(last)), last + 1)
+        return self.builder.coordinate(name, op("min", op("mul", number, index(size)), index(last)), most(last) + 1)
 
     def _write_tile(self) -> None:
         # One small array a row: LLVM keeps such in registers.
@@ -129,7 +171,7 @@ class _Product:
         """
         from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
 
-        packing, tiling, tiles = self.packing, self.tiling, self.tiling.tiles(self.work.row.extent)
+        packing, tiling, tiles = self.packing, self.tiling, self.tiles
         step = -(-tiling.width // tiles)
         if packing is None or step * numpy_dtype(packing.tensor.dtype).itemsize > LINE_BYTES:
             return
@@ -213,10 +255,17 @@ class _Product:
         self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)
 
 
-def _digits(number: Expr, extents: Sequence[int]) -> list[Expr]:
+def _digits(number: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """A number in mixed radix, most significant digit first."""
     found = []
     for extent in reversed(extents):
-        found.append(linear(op("floormod", number, index(extent))).expr())
-        number = linear(op("floordiv", number, index(extent))).expr()
+        found.append(linear(op("floormod", number, extent)).expr())
+        number = linear(op("floordiv", number, extent)).expr()
     return found[::-1]
+
+
+def _product(extents: Sequence[Expr]) -> Expr:
+    total: Expr = index(1)
+    for extent in extents:
+        total = op("mul", total, extent)
+    return total

@@ -9,6 +9,7 @@ from math import prod
 from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.remainder.pieces import pieces
 from redfuser.expr import Axis, Expr, Load, Tensor, index, loads, op, substitute, walk
+from redfuser.extents import most
 from redfuser.indexing import linear
 
 #: An intermediate of one row with more elements than this goes through memory.
@@ -67,7 +68,7 @@ def make_groups(definitions: Sequence[Definition], outputs: frozenset[Tensor]) -
 
 
 def _row_size(definition: Definition, group: Group) -> int:
-    return prod(a.extent for a in definition.axes if a not in group.rows)
+    return prod(most(a.extent) for a in definition.axes if a not in group.rows)
 
 
 def _rows(definitions: Sequence[Definition]) -> tuple[Axis, ...]:

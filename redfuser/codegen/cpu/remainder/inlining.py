@@ -8,6 +8,7 @@ from dataclasses import replace
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.tir import Fragment
 from redfuser.expr import INDEX, UNARY, Axis, Expr, Load, Op, loads, substitute, transform, walk
+from redfuser.extents import most
 from redfuser.indexing import simplify
 
 #: Operators that are too dear to apply more often than needed.
@@ -40,7 +41,7 @@ def _worthwhile(definition: Definition, users: list[Definition]) -> bool:
     """Whether repeating the work at every use costs less than storing the result."""
     if is_movement(definition.body):
         return True
-    again = any(_points(user) > definition.tensor.size for user in users)
+    again = any(_points(user) > most(definition.tensor.size) for user in users)
     if any(user.is_reduction for user in users):
         return len(users) == 1 and not again and not _is_guarded(definition.body)
     return not again or not any(isinstance(node, Op) and node.name in DEAR for node in walk(definition.body))
@@ -56,7 +57,7 @@ def is_movement(body: Expr) -> bool:
 def _points(definition: Definition) -> int:
     total = 1
     for axis in (*definition.axes, *definition.reduced):
-        total *= axis.extent
+        total *= most(axis.extent)
     return total
 
 

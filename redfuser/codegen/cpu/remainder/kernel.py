@@ -14,6 +14,7 @@ from redfuser.codegen.cpu.phases import PhaseWriter
 from redfuser.codegen.cpu.region import Region, Span
 from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.expr import Axis, Expr, Tensor, index
+from redfuser.extents import Dim, is_symbolic, most
 from redfuser.tile.ir import Phase
 
 
@@ -24,23 +25,31 @@ class Kernel:
         machine: decides between instructions.
         parameters: inputs, then outputs.
         workspaces: live in memory while the function runs.
+        dims: symbolic dimensions, parameters after the tensors.
 
     Attributes:
         arrays: flat tensor -> its storage, for every parameter and workspace.
     """
 
-    def __init__(self, machine: Machine, parameters: Sequence[Tensor], workspaces: Sequence[Tensor] = ()) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        parameters: Sequence[Tensor],
+        workspaces: Sequence[Tensor] = (),
+        dims: Sequence[Dim] = (),
+    ) -> None:
         self.machine = machine
-        largest = max(tensor.size for tensor in (*parameters, *workspaces))
-        self.builder = Builder("int32" if largest < 1 << 31 else "int64")
+        self.dims = tuple(dims)
+        largest = max(most(tensor.size) for tensor in (*parameters, *workspaces))
+        self.builder = Builder("int32" if largest < 1 << 31 else "int64", self.dims)
         self.arrays: dict[Tensor, tirx.Buffer] = {}
         self.translator = Translator(self.builder, machine, Access(self.builder, {}, self.arrays))
         self._parameters: list[tirx.Buffer] = []
         for tensor in parameters:
             name = self.builder.unique(tensor.name)
-            shape = [tirx.IntImm("int64", extent) for extent in tensor.shape]
-            whole = tirx.decl_buffer(shape, tensor.dtype, name)
-            view = tirx.decl_buffer((max(tensor.size, 1),), tensor.dtype, f"{name}_flat", data=whole.data)
+            whole = tirx.decl_buffer(self.builder.shape(tensor.shape), tensor.dtype, name)
+            size = tensor.size if is_symbolic(tensor.size) else max(tensor.size, 1)
+            view = tirx.decl_buffer(self.builder.shape([size]), tensor.dtype, f"{name}_flat", data=whole.data)
             self.builder.emit(tirx.DeclBuffer(view))
             self.arrays[flat(tensor)] = view
             self._parameters.append(whole)
@@ -60,7 +69,8 @@ class Kernel:
     def finish(self) -> tirx.PrimFunc:
         """The PrimFunc, scheduled."""
         attributes = {"s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
-        return tirx.PrimFunc(self._parameters, self.builder.body()).with_attrs(attributes)
+        arguments = [*self._parameters, *self.builder.parameters]
+        return tirx.PrimFunc(arguments, self.builder.body()).with_attrs(attributes)
 
 
 def point(places: Mapping[Axis, Expr]) -> Region:

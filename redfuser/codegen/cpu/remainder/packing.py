@@ -17,6 +17,7 @@ from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, axis, index, loads, op
+from redfuser.extents import most
 from redfuser.indexing import linear, replace
 
 #: A factor is packed on every call if so many rows share the work, or else read where it is …
@@ -101,7 +102,7 @@ def plan_packing(work: Contraction, tiling: Tiling, name: str) -> Packing:
 
 def repays(work: Contraction, packing: Packing) -> bool:
     """Whether it is worth while to pack a factor on every call."""
-    if work.row.extent < MIN_ROWS or packing.tensor.size * 4 > MOST_BYTES:
+    if most(work.row.extent) < MIN_ROWS or most(packing.tensor.size) * 4 > MOST_BYTES:
         return False
     forms = [linear(node.indices[0]) for node in loads(packing.value)]
     steps = [abs(stride(form, work.reduced[-1])) * 4 for form in forms]

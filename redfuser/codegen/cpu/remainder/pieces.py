@@ -13,6 +13,7 @@ from math import prod
 
 from redfuser.cascade.graph import Definition
 from redfuser.expr import INDEX, Axis, Expr, Op, index, op, walk
+from redfuser.extents import is_symbolic
 from redfuser.indexing import linear
 from redfuser.indexing import replace as substitute
 
@@ -29,6 +30,8 @@ def pieces(definition: Definition) -> list[tuple[Definition, tuple[int, ...]]]:
     Returns:
         Definitions over axes of the pieces' extents, each with the place of its first element in the tensor.
     """
+    if any(is_symbolic(axis.extent) for axis in definition.axes):
+        return [(definition, ())]
     cuts = {axis: {0, axis.extent} for axis in definition.axes}
     for axis, place in _boundaries(definition.body):
         if axis in cuts and 0 < place < axis.extent:

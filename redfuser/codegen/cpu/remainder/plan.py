@@ -11,6 +11,7 @@ from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
 from redfuser.codegen.cpu.remainder.groups import Group, make_groups
 from redfuser.codegen.cpu.remainder.inlining import inline
 from redfuser.expr import Tensor, loads
+from redfuser.extents import most
 
 #: Fewer columns than this are not worth a register tile; so few rows don't repay reading across memory.
 MIN_COLUMNS, MIN_ROWS = 4, 4
@@ -86,4 +87,4 @@ def is_constant(product: Contraction, constants: Collection[Tensor]) -> bool:
 def _worthwhile(product: Contraction, constants: Collection[Tensor]) -> bool:
     if product.column.extent < MIN_COLUMNS:
         return False
-    return is_constant(product, constants) or product.contiguous or product.row.extent >= MIN_ROWS
+    return is_constant(product, constants) or product.contiguous or most(product.row.extent) >= MIN_ROWS

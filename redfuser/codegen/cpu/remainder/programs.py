@@ -10,11 +10,15 @@ from redfuser.cascade.model import IDENTITIES
 from redfuser.codegen.cpu.remainder.flat import address, flat, flatten, normalise
 from redfuser.codegen.cpu.remainder.groups import Group
 from redfuser.expr import Axis, Expr, Tensor, index, loads, substitute
+from redfuser.extents import is_symbolic, most
 from redfuser.indexing import Linear, linear
 from redfuser.tile.ir import Buffer, Fill, Map, Phase, Reduce, Statement, Store, Stream, Tile
 
 #: Elements that a block works on, roughly: enough to outweigh starting it, few enough to stay in the cache.
 BLOCK = 1 << 13
+
+#: Tiles of symbolic axes: contiguous ones, and others. What is left over is gone through in parts of these.
+SYMBOLIC_TILE, SYMBOLIC_ROWS = 256, 16
 
 #: Edge of the squares that a transposition goes through.
 EDGE = 32
@@ -66,6 +70,8 @@ class _PhaseBuilder:
         *outer, over = sorted(self.normal.of(definition.reduced), key=lambda a: a in near)
         rank = None if definition.rank is None else self.normal.of([definition.rank])[0]
         statement: Statement = Reduce(buffer, definition.combiner, value, over, rank)
+        if is_symbolic(over.extent):
+            statement = Stream(over, SYMBOLIC_TILE, (statement,), index(0), index(over.extent))
         for axis in reversed(outer):
             statement = Stream(axis, 1, (statement,), index(0), index(axis.extent))
         return [statement]
@@ -80,15 +86,19 @@ class _PhaseBuilder:
 
         A small group is one block: it isn't worth starting threads for.
         """
-        if prod(a.extent for a in self.normal.axes) <= BLOCK:
+        small = prod(most(a.extent) for a in self.normal.axes) <= BLOCK
+        if small and not any(is_symbolic(a.extent) for a in self.rows):
             return {a: a.extent for a in self.rows}
-        work = prod(a.extent for a in self.normal.axes if a not in self.rows)
+        work = prod(most(a.extent) for a in self.normal.axes if a not in self.rows)
         near = [a for a in self.rows if any(a in _unit_axes(form) for form in self._memory_forms())]
         edge = EDGE if len(near) > 1 else BLOCK
         tiles = dict.fromkeys(self.rows, 1)
         for axis in (*near, *(a for a in reversed(self.rows) if a not in near)):
             room = min(edge, max(BLOCK // work, EDGE)) if axis in near else BLOCK // work
-            tiles[axis] = _part(axis.extent, max(room, 1))
+            if is_symbolic(axis.extent):
+                tiles[axis] = _power_of_two(min(room, SYMBOLIC_TILE if axis in near else SYMBOLIC_ROWS))
+            else:
+                tiles[axis] = _part(axis.extent, max(room, 1))
             work *= tiles[axis]
         return tiles
 
@@ -106,9 +116,14 @@ def _unit_axes(form: Linear) -> list[Axis]:
     return [atom for atom, step in form.terms if step == 1 and isinstance(atom, Axis)]
 
 
-def _part(extent: int, most: int) -> int:
-    """Size of a tile: the largest divisor up to ``most`` unless that is much smaller."""
-    if extent <= most:
+def _part(extent: int, limit: int) -> int:
+    """Size of a tile: the largest divisor up to ``limit`` unless that is much smaller."""
+    if extent <= limit:
         return extent
-    best = max(n for n in range(1, most + 1) if extent % n == 0)
-    return best if 2 * best > most else most
+    best = max(n for n in range(1, limit + 1) if extent % n == 0)
+    return best if 2 * best > limit else limit
+
+
+def _power_of_two(limit: int) -> int:
+    """The largest one up to ``limit``, 1 at least."""
+    return 1 << (max(limit, 1).bit_length() - 1)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import tvm
 import tvm_ffi
 from tvm import relax
 
+from redfuser.cascade.sizes import dims_of_module, sizes_of_call, variables_of_module
 from redfuser.codegen.cpu.remainder.function import Scheduled, builds, schedule_function
 from redfuser.codegen.rewire import with_bindings
+from redfuser.extents import Extent
 from redfuser.targets import CpuTarget
 
 
@@ -30,6 +32,8 @@ class Remainder:
         self.kinds: dict[str, str] = {}
         self._variants: dict[int, list[_Variant]] = {}
         self._packed: dict[tuple, relax.Constant] = {}
+        self._dims = dims_of_module(module)
+        self._variables = variables_of_module(module) if self._dims else {}
 
     def schedule(self) -> tvm.IRModule:
         """The module with every function scheduled. Functions that are equal but for names become one."""
@@ -56,7 +60,9 @@ class Remainder:
             return binding
         arguments = list(call.args[1].fields)
         known = tuple(isinstance(argument, relax.Constant) for argument in arguments)
-        variant = self._variant(self.module[call.args[0]].without_attr("global_symbol"), known)
+        function = self.module[call.args[0]]
+        sizes = sizes_of_call(function, call, binding.var.struct_info, self._dims)
+        variant = self._variant(function.without_attr("global_symbol"), known, sizes)
         if id(variant) not in self._names:
             name = self._builder.add_func(variant.scheduled.function, call.args[0].name_hint)
             self._names[id(variant)] = name
@@ -64,16 +70,23 @@ class Remainder:
         factor = variant.scheduled.factor
         if factor is not None:
             arguments[factor] = self._pack(arguments[factor], variant.scheduled)
-        inputs = [self._names[id(variant)], relax.Tuple(arguments), *call.args[2:]]
+        scalars = list(call.args[2:])
+        if variant.scheduled.dims is not None:
+            dims = [self._variables[name] for name in variant.scheduled.dims]
+            scalars = [relax.ShapeExpr(dims)] if dims else []
+        inputs = [self._names[id(variant)], relax.Tuple(arguments), *scalars]
         return relax.VarBinding(binding.var, relax.Call(call.op, inputs, call.attrs, call.sinfo_args))
 
-    def _variant(self, function: tvm.tirx.PrimFunc, known: tuple[bool, ...]) -> _Variant:
-        """The function with these inputs known, scheduled once."""
+    def _variant(
+        self, function: tvm.tirx.PrimFunc, known: tuple[bool, ...], sizes: Mapping[tvm.tirx.Var, Extent]
+    ) -> _Variant:
+        """The function with these inputs known and sizes in terms of the module's dimensions, scheduled once."""
         similar = self._variants.setdefault(tvm_ffi.structural_hash(function), [])
+        given = (known, tuple(sizes.values()))
         for variant in similar:
-            if variant.known == known and tvm_ffi.structural_equal(function, variant.original):
+            if variant.given == given and tvm_ffi.structural_equal(function, variant.original):
                 return variant
-        similar.append(_Variant(function, known, schedule_function(function, known, self.target)))
+        similar.append(_Variant(function, given, schedule_function(function, known, self.target, sizes)))
         return similar[-1]
 
     def _pack(self, constant: relax.Constant, scheduled: Scheduled) -> relax.Constant:
@@ -84,11 +97,11 @@ class Remainder:
 
 
 class _Variant:
-    """A function for calls in which the same inputs are known."""
+    """A function for calls in which the same inputs are known and the sizes are the same."""
 
-    def __init__(self, original: tvm.tirx.PrimFunc, known: Collection[bool], scheduled: Scheduled) -> None:
+    def __init__(self, original: tvm.tirx.PrimFunc, given: tuple[object, ...], scheduled: Scheduled) -> None:
         self.original = original
-        self.known = known
+        self.given = given
         self.scheduled = scheduled
 
     @property

@@ -8,10 +8,15 @@ from math import prod
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.evaluate import numpy_dtype
+from redfuser.expr import axis
+from redfuser.extents import is_symbolic, most
 from redfuser.targets import CpuTarget
 
 #: Cycles until the result of a fused multiply-add can be used; how many start in a cycle.
 LATENCY, THROUGHPUT = 4, 2
+
+#: Rows of a matrix whose number of rows is known on the call only.
+USUAL_ROWS = 512
 
 #: Cycles that a load adds in spite of the overlap with arithmetic; fitted to measured tiles.
 LOAD = 0.1
@@ -53,7 +58,13 @@ class Tiling:
 
 
 def choose_tiling(work: Contraction, target: CpuTarget) -> Tiling:
-    """The register tile with the least estimated time; blocks of rows that fit the cache and keep all cores busy."""
+    """The register tile with the least estimated time; blocks of rows that fit the cache and keep all cores busy.
+
+    A symbolic number of rows is taken to be :data:`USUAL_ROWS`; their blocks are counted on the call.
+    """
+    if is_symbolic(work.row.extent):
+        usual = replace(work, row=axis(work.row.name, min(USUAL_ROWS, most(work.row.extent))))
+        return replace(choose_tiling(usual, target), blocks=1)
     rows, columns, dtype = work.row.extent, work.column.extent, work.total.dtype
     machine = Machine.of(target)
     lanes = min(target.vector_bits // (8 * numpy_dtype(dtype).itemsize), columns)
@@ -71,8 +82,8 @@ def choose_tiling(work: Contraction, target: CpuTarget) -> Tiling:
     itemsize, cache = numpy_dtype(dtype).itemsize, target.l2_kb * 1024
     parts = -(-work.depth * best.width * itemsize // (cache // 4)) if len(work.reduced) == 1 else 1
     fewest = -(-rows * work.depth * itemsize // (parts * cache // 2))
-    most = min(best.tiles(rows), max(4 * target.cores, 2 * fewest))
-    choices = [replace(best, blocks=n) for n in range(min(fewest, most), most + 1)]
+    limit = min(best.tiles(rows), max(4 * target.cores, 2 * fewest))
+    choices = [replace(best, blocks=n) for n in range(min(fewest, limit), limit + 1)]
     panels = prod(a.extent for a in work.outer) * best.panels(columns)
     chosen = min(choices, key=lambda c: (_busiest(c, rows, panels, target.cores), c.blocks))
     return replace(chosen, parts=parts if chosen.tiles(rows) > 1 else 1)

@@ -1,0 +1,63 @@
+"""What isn't fused, over symbolic sizes: packed products, reductions and element-wise operations with tails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import redfuser as library
+from models.builder import Builder, weights
+from redfuser.artifact.load import LoadedModel
+from redfuser.oracle import run_onnxruntime
+from redfuser.signature import DimRange
+
+#: Fewer rows than a register tile has, its multiples and their neighbours, several blocks of rows.
+ROWS = [1, 2, 3, 11, 12, 13, 14, 27, 64, 97, 130, 300]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    build, generator = Builder("mixed"), np.random.RandomState(0)
+    x = build.input("x", ("n", 40))
+    product = build.node("MatMul", x, build.constant(weights(generator, 40, 48)))
+    product = build.node("Relu", build.node("Add", product, build.constant(weights(generator, 48))))
+    build.output(product, ("n", 48), name="product")
+    build.output(build.node("Transpose", x, perm=[1, 0]), (40, "n"), name="transposed")
+    build.output(build.node("ReduceSum", x, build.constant([0]), keepdims=0), (40,), name="columns")
+    scale = build.node("Cast", build.node("Shape", x, start=0, end=1), to=1)
+    build.output(build.node("Mul", build.node("Sigmoid", x), scale), ("n", 40), name="scaled")
+    path = tmp_path_factory.mktemp("mixed") / "mixed.onnx"
+    onnx.save(build.model(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def artifact(path: Path) -> Path:
+    dump = path.with_name("dump")
+    from redfuser.api import compile_to_folder
+    from redfuser.options import CompileOptions, Silent
+    from redfuser.targets import load_target
+
+    options = CompileOptions(load_target("cpu"), dims={"n": DimRange(1, 300)})
+    return compile_to_folder(path, options, path.with_name("out"), force=False, progress=Silent(), dump=dump).path
+
+
+@pytest.fixture(scope="module")
+def model(artifact: Path) -> LoadedModel:
+    return library.load(artifact)
+
+
+def test_products_are_packed_and_nothing_is_left_as_lowered(artifact: Path) -> None:
+    (text,) = (p.read_text() for p in artifact.with_name("dump").glob("*-module.txt"))
+    assert "product: 1\n" in text and "default" not in text.split("\n\n")[0].partition("called")[0]
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_any_number_of_rows(path: Path, model: LoadedModel, rows: int) -> None:
+    feeds = {"x": np.random.default_rng(rows).standard_normal((rows, 40)).astype(np.float32)}
+    outputs = model(feeds)
+    for name, expected in run_onnxruntime(onnx.load(path), feeds, 1).items():
+        np.testing.assert_allclose(outputs[name], expected, rtol=2e-5, atol=2e-5, err_msg=name)
