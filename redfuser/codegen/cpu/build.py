@@ -86,8 +86,10 @@ def compile_kernel(function: PrimFunc, target: CpuTarget, outputs: int = 1) -> C
     """
     import tvm
 
+    from redfuser.codegen.cpu.float8 import spell_out_casts
+
     machine = tvm.target.Target(target.llvm())
-    module = tvm.IRModule({str(function.attrs["global_symbol"]): function})
+    module = spell_out_casts(tvm.IRModule({str(function.attrs["global_symbol"]): function}))
     with machine:
         return CompiledKernel(function, outputs, tvm.compile(module, target=machine))
 

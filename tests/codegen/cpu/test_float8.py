@@ -71,6 +71,25 @@ def test_codes_survive_being_moved(kind: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(compile_and_run(proto, {"x": x}, tmp_path), expected)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cascade_over_codes(kind: int, tmp_path: Path) -> None:
+    """Softmax of dequantised scores and a product with dequantised values, zeros and subnormal codes among them."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["s", "scale"], ["a"]),
+        helper.make_node("Softmax", ["a"], ["p"]),
+        helper.make_node("DequantizeLinear", ["v", "scale"], ["b"]),
+        helper.make_node("MatMul", ["p", "b"], ["y"]),
+    ]
+    generator = np.random.default_rng(0)
+    s, v = (generator.standard_normal(shape).astype(np.float32).astype(KINDS[kind]) for shape in ((6, 40), (40, 16)))
+    s[:, 3], v[5] = 0, np.full(16, 1, np.uint8).view(KINDS[kind])
+    proto = graph_of(nodes, {"s": s, "v": v}, ["y"], {"scale": np.float32(0.5)}, opset=21)
+    scores, values = (array.astype(np.float64) / 2 for array in (s, v))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ values
+    np.testing.assert_allclose(compile_and_run(proto, {"s": s, "v": v}, tmp_path), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_numbers_out_of_range_saturate_or_are_refused(tmp_path: Path) -> None:
     x = np.ones(2, np.float32)
     with pytest.raises(UnsupportedOperatorError, match="saturate"):
