@@ -23,7 +23,7 @@ from tests.emulator.library import EmulationError, available, kernel_library, li
 from tests.emulator.schedules import SCHEDULES, Schedule
 from tests.emulator.source import Parameter, kernels
 
-__all__ = ["SCHEDULES", "EmulationError", "Launch", "Schedule", "available", "run", "run_program"]
+__all__ = ["SCHEDULES", "Argument", "EmulationError", "Launch", "Schedule", "available", "run", "run_program"]
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 256  # of what cudaMalloc returns
