@@ -92,7 +92,8 @@ EDGE = (
     *("mask_twice_min_plus_min", "softmax1_naive", "softmax1_wrong_but_real", "softmax_axis1_4d"),
     *("softmax_empty_dim", "softmax_opset11_default", "softmax_row_all_neginf", "log_of_softmax_underflow"),
     *("attention23_boolmask_fullrow", "attention23_softcap_neginf_poison", "fp16_qk_prescale_q"),
-    *("layernorm_dec_mean8e4", "layernorm_op_mean1e6", "rmsnorm_fp16_cast", "reduce_empty_dim", "reducesum_int64"),
+    *("layernorm_dec_mean1e4", "layernorm_dec_mean8e4", "layernorm_op_mean1e6", "variance_ex2_mean1e6"),
+    *("rmsnorm_fp16_cast", "reduce_empty_dim", "reducesum_int64"),
     *("topk_int64", "topk_nan", "topk_ties_low_index", "variance_dec_mean1e4", "variance_dec_mean8e4"),
     *("dql_all_zero", "reducemean_empty_axes_noop0"),
 )

@@ -43,7 +43,7 @@ _NAMED: dict[str, Callable[..., Formula]] = {
     "log1p": lambda a: sympy.log(1 + a),
     "sqrt": sympy.sqrt,
     "rsqrt": lambda a: 1 / sympy.sqrt(a),
-    "abs": sympy.Abs,
+    "abs": lambda a: sympy.Mul(*map(sympy.Abs, sympy.Mul.make_args(a))),
     **{name: getattr(sympy, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
 }
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})

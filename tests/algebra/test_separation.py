@@ -10,8 +10,8 @@ from redfuser.algebra.assumptions import signs
 from redfuser.algebra.budget import Budget, NotFusible
 from redfuser.algebra.specialise import specialise
 from redfuser.cascade.model import Cascade
-from redfuser.expr import Const, Expr, op
-from tests.algebra.build import Builder, attention, literal, moment, score
+from redfuser.expr import Const, Expr, cast, op
+from tests.algebra.build import F32, ROW, Builder, attention, literal, moment, score, tensor
 from tests.algebra.constructions import div, mul, sub
 
 
@@ -96,3 +96,62 @@ def test_neutral_operands_go_and_the_rest_stays() -> None:
     untouched = mul(v, literal(1))
     assert specialise(mul(div(e, t), untouched), {t: literal(1)}) == mul(e, untouched)
     assert specialise(op("select", op("isnan", t), literal(0), e), {op("isnan", t): Const("bool", False)}) == e
+
+
+R = op("abs", result())
+POSITIVE = op("add", R, literal(1))
+MASK, LONE = score("mask"), score("y")
+
+#: what the map is, how its earlier result comes in, and the same with one thing changed so that the rule must refuse:
+#: combiner, element, ⊗, element of the refusal
+RULES: dict[str, tuple[str, Expr, str, Expr]] = {
+    "product": ("sum", mul(score("x"), result()), "mul", op("tanh", mul(score("x"), result()))),
+    "quotient": ("sum", div(score("x"), POSITIVE), "mul", div(score("x"), op("add", score("y"), R))),
+    "power": ("sum", op("pow", div(score("x"), POSITIVE), literal(3)), "mul", op("pow", POSITIVE, score("x"))),
+    "root": ("sum", op("sqrt", mul(op("abs", LONE), POSITIVE)), "mul", op("sqrt", op("add", op("abs", LONE), R))),
+    "exponential": ("sum", op("exp", sub(LONE, result())), "mul", op("exp", mul(LONE, result()))),
+    "logarithm": ("max", op("log", mul(op("exp", LONE), POSITIVE)), "add", op("log", op("add", op("exp", LONE), R))),
+    "absolute value": ("sum", op("abs", mul(LONE, result())), "mul", op("abs", sub(LONE, result()))),
+    "maximum with an earlier result": ("max", op("max", LONE, result()), "max", op("max", LONE, mul(LONE, result()))),
+    "bounded result": ("sum", div(LONE, op("max", R, literal(1e-6))), "mul", div(LONE, op("max", mul(LONE, R), LONE))),
+    "shifted extremum": ("min", sub(LONE, result()), "add", op("sin", sub(LONE, result()))),
+    "scaled extremum": ("max", mul(LONE, POSITIVE), "mul", mul(LONE, result())),
+    "masked": (
+        *("sum", op("select", op("gt", MASK, literal(0)), mul(LONE, result()), literal(0)), "mul"),
+        op("select", op("gt", LONE, result()), LONE, literal(0)),
+    ),
+    "cast": ("sum", cast(cast(mul(LONE, result()), "float64"), F32), "mul", cast(cast(mul(LONE, R), "int8"), F32)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_fires(name: str) -> None:
+    combiner, element, transform, _ = RULES[name]
+    analysis = analysed(second(combiner, element))
+    assert analysis.separation.transform == transform and not analysis.separation.entangled
+    assert analysis.closure.rank == 1
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_refuses(name: str) -> None:
+    combiner, _, _, element = RULES[name]
+    with pytest.raises(NotFusible) as refusal:
+        analysed(second(combiner, element))
+    assert refusal.value.reason.code in ("not-finite-rank", "not-separable")
+    assert refusal.value.reason.witness
+
+
+def test_a_sum_of_terms_closes_and_one_that_mixes_does_not() -> None:
+    shifted = op("add", mul(LONE, result()), mul(score("x"), op("exp", op("sub", literal(0), R))))
+    # Beside the map itself, which is no basis function where the result is 0, its two elements.
+    assert len(analysed(second("sum", shifted)).closure.basis[1:]) == 2
+    with pytest.raises(NotFusible):
+        analysed(second("sum", op("add", shifted, op("tanh", mul(LONE, result())))))
+
+
+def test_what_neither_element_nor_result_determines_stays_in_the_element() -> None:
+    scale, row = tensor("scale"), tensor("row", ROW)
+    analysis = analysed(second("sum", mul(mul(mul(LONE, result()), scale), row)))
+    assert not analysis.separation.entangled
+    with pytest.raises(NotFusible):
+        analysed(second("sum", op("tanh", mul(mul(LONE, result()), scale))))
