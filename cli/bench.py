@@ -26,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ablate", action="store_true", help="compare strategies and segment counts instead of peers")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="also draw a bar chart")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="also write the result as JSON")
+    parser.add_argument(
+        "--export", type=Path, metavar="FOLDER", help="for a GPU: write kernels and a script to run there, time nothing"
+    )
     add_tuning(parser, budget="off")
     parser.add_argument("--tuning-lock", type=Path, metavar="FILE", help="use the schedules that tune found")
     add_common(parser, ("terminal", "json", "markdown", "html"))
@@ -37,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RedFuserError: one of its subclasses.
     """
+    if arguments.export is not None:
+        return _export(arguments)
     with progress(arguments) as shown, subjects(arguments) as found:
         import os
 
@@ -50,6 +55,25 @@ def run(arguments: argparse.Namespace) -> int:
             cases = tuple(ablation.run(s) if arguments.ablate else measured.compare(s, rates) for s in found)
             result = collect(Path(str(arguments.model)).name, measured.target, rates, cases)
     _write(result, arguments)
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    """A bundle for each graph; several go into folders of their own."""
+    from redfuser.driver import bundle_model
+    from redfuser.report.describe import summary_lines
+    from redfuser.report.document import plain
+
+    options = compile_options(arguments)
+    with progress(arguments) as shown, subjects(arguments) as found:
+        for subject in found:
+            folder = arguments.export / subject.name if len(found) > 1 else arguments.export
+            report = bundle_model(subject.path, options, folder, shown)
+            lines = (*summary_lines(report), f"wrote {folder}: copy it to the GPU machine and run python run.py there")
+            if arguments.format == "json":
+                print_json({"schema": "redfuser.bundle/1", "output": str(folder), "report": report.as_data()})
+            else:
+                print(*map(plain, lines), sep="\n")
     return 0
 
 

@@ -12,9 +12,10 @@ from redfuser.artifact.contents import CompiledModule
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.detect import Detection, detect
 from redfuser.cascade.graph import Graph
+from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Backend, Placement, backend_for
-from redfuser.errors import DynamicShapeError, FusionGateError
+from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
@@ -123,6 +124,32 @@ def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
             f"kernels for {options.target.name} have static shapes, and {names} of the model is symbolic",
             "give " + " ".join(f"--dim {name}=N" for name in analysis.lowered.dims),
         )
+
+
+def bundle_model(model: Path, options: CompileOptions, folder: Path, progress: Progress) -> FusionReport:
+    """Write the fused kernels of a model as a bundle to run on the GPU machine; see :mod:`redfuser.artifact.bundle`.
+
+    Raises:
+        RedFuserError: one of its subclasses.
+    """
+    from redfuser.artifact.bundle import BundledKernel, write_bundle
+
+    if isinstance(options.target, CpuTarget):
+        raise UsageError(f"a bundle is for a GPU, and {options.target.name} is none", "give a GPU target, say h800")
+    backend = backend_for(options.target)
+    backend.require_tools()
+    analysis = analyze(model, options, progress)
+    _require_supported(analysis, options)
+    with backend:
+        outcomes = _fuse_all(analysis, options, backend, progress)
+    kernels = []
+    for cascade, outcome in outcomes.items():
+        if outcome.kernel is not None:
+            moved = outcome.traffic.read_bytes + outcome.traffic.write_bytes
+            kernels.append(BundledKernel(classify(cascade), moved, outcome.kernel.program, outcome.kernel.code))
+    progress.stage("write the bundle")
+    write_bundle(folder, analysis.onnx.path.name, options.target, tuple(kernels), options.seed)
+    return _report(analysis, outcomes, options)
 
 
 def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> FusionReport:

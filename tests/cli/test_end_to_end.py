@@ -54,3 +54,8 @@ def test_rebuilds_are_byte_identical_elsewhere(tmp_path: Path) -> None:
         builds.append({p.relative_to(artifact): p.read_bytes() for p in artifact.rglob("*") if p.is_file()})
     assert builds[0] == builds[1]
     assert all(str(tmp_path).encode() not in content for content in builds[0].values())
+
+
+def test_a_bundle_is_for_gpus(redfuser, tmp_path: Path) -> None:
+    code, out, err = redfuser("bench", MODEL, "--target", "cpu-avx2", "--export", tmp_path / "bundle", "-q")
+    assert (code, out) == (2, "") and "a bundle is for a GPU" in err and not list(tmp_path.iterdir())

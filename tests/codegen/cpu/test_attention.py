@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from redfuser.codegen.cpu import check_kernel, generate
-from redfuser.codegen.cpu.check import trial_inputs
 from redfuser.expr import Expr, number, op
+from redfuser.tile.trials import trial_inputs
 from tests.codegen.cpu.programs import assert_matches, run, target
 from tests.tile.build import STRATEGIES, Attention, program
 

@@ -1,0 +1,145 @@
+"""A folder to take to the GPU machine: machine code, launches, inputs, expected outputs, a script to run them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redfuser.accuracy import RULES, compare
+from redfuser.artifact import bundle_runner
+from redfuser.codegen.gpu.value import GpuProgram
+from redfuser.errors import OutputError
+from redfuser.evaluate import numpy_dtype
+from redfuser.expr import Tensor
+from redfuser.records import digest, encode
+from redfuser.targets import GpuTarget
+from redfuser.tile.interpreter import interpret_blocks
+from redfuser.tile.ir import TileProgram
+from redfuser.tile.trials import chosen_blocks, trial_inputs
+
+Array = np.ndarray[Any, Any]
+
+SCHEMA = "redfuser.bundle/1"
+
+#: Sets of inputs for each kernel: ordinary ones, large ones, ones with minus infinity.
+CASES = 3
+
+#: Compute capabilities that exist, by major version.
+MINORS = {8: (0, 6, 7, 9), 9: (0,)}
+
+
+@dataclass(frozen=True)
+class BundledKernel:
+    """One fused cascade: its kind for people, the bytes it must move, what it computes, and its machine code."""
+
+    kind: str
+    moved_bytes: int
+    program: TileProgram
+    code: GpuProgram
+
+
+def write_bundle(folder: Path, model: str, target: GpuTarget, kernels: tuple[BundledKernel, ...], seed: int) -> None:
+    """Write a bundle into a new or empty folder.
+
+    Args:
+        model: name of the model, for people.
+        seed: of the inputs.
+
+    Raises:
+        OutputError: the folder holds something, or can't be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise OutputError(f"the folder {str(folder)!r} isn't empty", "choose another place for the bundle")
+        programs = [_write_program(folder, kernel, seed) for kernel in kernels]
+        described = {
+            "schema": SCHEMA,
+            "model": model,
+            "target": target.name,
+            "arch": target.arch,
+            "capabilities": capabilities(target.arch),
+            "programs": programs,
+        }
+        text = json.dumps({**described, "digest": digest(described)}, indent=2, allow_nan=False)
+        (folder / "bundle.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "run.py").write_bytes(Path(bundle_runner.__file__).read_bytes())
+    except OSError as error:
+        raise OutputError(f"cannot write the bundle to {str(folder)!r}: {error.strerror or error}") from error
+
+
+def capabilities(arch: str) -> list[str]:
+    """Compute capabilities that run machine code of an architecture: ``sm_80`` gives 8.0, 8.6, 8.7, 8.9."""
+    match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
+    assert match is not None, arch
+    major, minor = int(match[1]), int(match[2])
+    return [f"{major}.{m}" for m in MINORS[major] if m == minor or (m > minor and not match[3])]
+
+
+def _write_program(folder: Path, kernel: BundledKernel, seed: int) -> dict[str, Any]:
+    code = kernel.code
+    (folder / code.name).mkdir()
+    steps = []
+    for number, step in enumerate(code.kernels):
+        cubin = f"{code.name}/kernel_{number}.cubin"
+        (folder / cubin).write_bytes(step.cubin)
+        arguments = [{"tensor": a.tensor, "tensor_map": encode(a.tensor_map)} for a in step.arguments]
+        launch = {"grid": step.grid, "block": step.block, "cluster": step.cluster, "shared": step.dynamic_shared}
+        steps.append({"cubin": cubin, "entry": step.entry, "arguments": arguments, **launch})
+    tensors = [
+        _tensor(tensor, role)
+        for role, listed in (("input", code.inputs), ("output", code.outputs), ("workspace", code.workspaces))
+        for tensor in listed
+    ]
+    cases = []
+    for number, inputs in enumerate(islice(trial_inputs(kernel.program, seed), CASES)):
+        cases.append(_write_case(folder, f"{code.name}/case_{number}.npz", kernel.program, inputs))
+    head = {"name": code.name, "kind": kernel.kind, "bytes": kernel.moved_bytes}
+    return {**head, "tensors": tensors, "kernels": steps, "cases": cases}
+
+
+def _tensor(tensor: Tensor, role: str) -> dict[str, Any]:
+    kind = numpy_dtype(tensor.dtype)
+    table = None
+    if tensor.dtype.startswith("float8"):
+        values = np.arange(256, dtype=np.uint8).view(kind).astype(np.float64)
+        table = [float(value) if np.isfinite(value) else None for value in values]
+    size = tensor.size * kind.itemsize
+    return {
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
+        "role": role,
+        "bytes": size,
+        "table": table,
+    }
+
+
+def _write_case(folder: Path, file: str, program: TileProgram, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """The inputs as they lie in memory, and what the blocks that are interpreted should give."""
+    blocks = chosen_blocks(program)
+    exact, written = interpret_blocks(program, inputs, blocks, "float64")
+    rounded, _ = interpret_blocks(program, inputs, blocks)
+    stored = {f"input:{name}": np.frombuffer(value.tobytes(), np.uint8) for name, value in inputs.items()}
+    allowed = {}
+    for tensor in program.outputs:
+        where, name = written[tensor.name], tensor.name
+        near = _plain(rounded[name])
+        stored |= {f"exact:{name}": exact[name], f"rounded:{name}": near, f"written:{name}": where}
+        rule = tensor.dtype if tensor.dtype in RULES else "bfloat16"
+        allowed[name] = compare(near[where], exact[name][where], near[where], rule).allowed_rmse
+    with (folder / file).open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **stored)
+    return {"file": file, "allowed": allowed}
+
+
+def _plain(values: Array) -> Array:
+    """In a type that NumPy can store."""
+    return values.astype(np.float32) if values.dtype.kind == "V" or values.dtype.name.startswith("float8") else values
