@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from redfuser.codegen.gpu.expressions import Writer, constant
 from redfuser.codegen.gpu.geometry import Geometry, Span
@@ -10,6 +11,7 @@ from redfuser.codegen.gpu.padding import Padding
 from redfuser.codegen.gpu.precision import strip_casts
 from redfuser.codegen.gpu.script import Lines, Names
 from redfuser.codegen.gpu.storage import Storage, plan_storage
+from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, substitute
 from redfuser.indexing import linear, simplify
 from redfuser.tile.ir import Buffer, Phase
@@ -25,6 +27,7 @@ class Block:
 
     Attributes:
         declarations: of buffers, for the head of the kernel.
+        sizes: bytes declared in each scope.
         lines: the body.
         padding: what buffers hold outside their axes.
         probabilities: buffers whose values lie between 0 and 1.
@@ -43,6 +46,7 @@ class Block:
     ) -> None:
         self.geometry, self.names, self.memory, self.options = geometry, names, memory, options
         self.declarations: list[str] = []
+        self.sizes = {"fragment": 0, "shared": 0}
         self.lines = Lines(depth=2)
         self.padding = Padding(phase.buffers)
         self.plan = plan_storage(phase)
@@ -114,6 +118,7 @@ class Block:
         """Allocate a buffer at the head of the kernel; gives its name."""
         unique = self.names.new(name)
         extents = ", ".join(map(str, shape or [1])) + ("," if len(shape) < 2 else "")
+        self.sizes[scope] += prod(shape) * numpy_dtype(dtype).itemsize
         self.declarations.append(f'{unique} = T.alloc_{scope}(({extents}), "{dtype}")')
         return unique
 

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from redfuser.codegen.gpu.cache import KernelCache, cache_folder
 from redfuser.codegen.gpu.emit import emit
-from redfuser.codegen.gpu.gate import read_resources, resource_problem, type_problem
+from redfuser.codegen.gpu.gate import foreseen_problem, read_resources, resource_problem, type_problem
 from redfuser.codegen.gpu.refusal import Refused
 from redfuser.codegen.gpu.script import Script
 from redfuser.codegen.gpu.toolchain import Toolchain, find_toolchain
@@ -19,6 +19,7 @@ from redfuser.codegen.gpu.toolkit import CudaError, compile_cuda
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Role
 from redfuser.codegen.gpu.worker import Limits, Lowered, Worker
 from redfuser.expr import Tensor
+from redfuser.reason import Reason
 from redfuser.records import digest
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
@@ -26,8 +27,11 @@ from redfuser.tile.ir import TileProgram
 #: What the assembler says of WGMMA instructions that wait for each other.
 _SERIALISED = "wgmma.mma_async instructions are serialized"
 
+#: Options for results in half precision: division to two last places, numbers below the normal range as 0.
+_FAST = ("-prec-div=false", "-ftz=true")
+
 #: Changes whenever the same script would become another kernel.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -64,16 +68,14 @@ class Builder:
             MissingToolError: the ``gpu`` extra isn't installed.
         """
         tools = find_toolchain()
-        problem = type_problem(program, target)
-        if problem is not None:
-            raise Refused(problem.code, problem.text, problem.witness)
+        _require(type_problem(program, target))
         scripts = emit(program)
+        for script in scripts:
+            _require(foreseen_problem(script, target))
         with ThreadPoolExecutor(self.workers) as pool:
             kernels = tuple(pool.map(lambda script: self._kernel(script, program, target.arch, tools), scripts))
         for kernel in kernels:
-            problem = resource_problem(kernel, target)
-            if problem is not None:
-                raise Refused(problem.code, problem.text, problem.witness)
+            _require(resource_problem(kernel, target))
         return GpuProgram(program.name, program.inputs, program.outputs, program.workspaces, kernels)
 
     def _kernel(self, script: Script, program: TileProgram, arch: str, tools: Toolchain) -> GpuKernel:
@@ -94,7 +96,9 @@ class Builder:
         finally:
             self._idle.put(worker)
         try:
-            compiled = compile_cuda(lowered.source, arch, ("-std=c++20", *tools.includes))
+            compiled = compile_cuda(
+                lowered.source, arch, ("-std=c++20", *tools.includes, *(_FAST if script.fast else ()))
+            )
         except CudaError as error:
             raise Refused("compiler", f"nvcc refuses {script.name}", str(error)[:300]) from error
         if _SERIALISED in compiled.log:
@@ -114,6 +118,11 @@ class Builder:
             resources,
             arch,
         )
+
+
+def _require(problem: Reason | None) -> None:
+    if problem is not None:
+        raise Refused(problem.code, problem.text, problem.witness)
 
 
 def _roles(program: TileProgram) -> dict[Tensor, Role]:

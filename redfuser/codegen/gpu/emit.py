@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from redfuser.codegen.gpu.block import Block
 from redfuser.codegen.gpu.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.grid import VARIABLES, Launch, launch
+from redfuser.codegen.gpu.operands import BY_COLUMNS
 from redfuser.codegen.gpu.precision import HALVES
 from redfuser.codegen.gpu.prepare import prepare
 from redfuser.codegen.gpu.script import Lines, Names, Script
@@ -39,7 +40,7 @@ class _Kernel:
         self.tensors = _touched(program, phase)
         self.memory = {tensor: self.names.new(tensor.name) for tensor in self.tensors}
         self.threads = self.options.get("threads", THREADS)
-        self.geometry = Geometry(phase, self.threads // 32)
+        self.geometry = Geometry(phase, self.threads // 32, bool(self.options.get(BY_COLUMNS)))
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
@@ -49,7 +50,9 @@ class _Kernel:
             self._place(block, tile, number)
         write_body(block, self.phase.body)
         text = f"{self._head(blocks, block.declarations)}{block.lines}"
-        return Script(self.name, text, self.tensors, tuple(self.memory.values()))
+        registers = block.sizes["fragment"] // (4 * self.threads)
+        shared = block.sizes["shared"]
+        return Script(self.name, text, self.tensors, tuple(self.memory.values()), shared, registers, half)
 
     def _head(self, blocks: Launch, declarations: Sequence[str]) -> Lines:
         head = Lines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from redfuser.codegen.gpu.refusal import Refused
+from redfuser.codegen.gpu.script import Script
 from redfuser.codegen.gpu.value import GpuKernel, Resources
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
@@ -12,6 +13,8 @@ from redfuser.tile.ir import TileProgram
 
 #: Registers are handed out to warps in units of this many; a block has at most this many threads.
 REGISTER_UNIT, MOST_THREADS = 256, 1024
+#: A thread addresses no more registers.
+MOST_REGISTERS = 255
 
 
 def read_resources(log: str, dynamic_shared: int, threads: int) -> Resources:
@@ -27,6 +30,19 @@ def read_resources(log: str, dynamic_shared: int, threads: int) -> Resources:
     shared = re.search(r"(\d+) bytes smem", log)
     static = int(shared[1]) if shared else 0
     return Resources(int(registers[1]), int(spills[1]), int(spills[2]), static, dynamic_shared, threads)
+
+
+def foreseen_problem(script: Script, target: GpuTarget) -> Reason | None:
+    """Why a script can't fit the target, before it is compiled; None if it may."""
+    limits = (
+        ("shared memory", script.shared_bytes, target.shared_block_kb * 1024),
+        ("registers a thread", script.registers, MOST_REGISTERS),
+    )
+    for what, used, limit in limits:
+        if used > limit:
+            text = f"a block of {script.name} would take more {what} than the target has"
+            return Reason("resources", text, f"{used} of {limit}")
+    return None
 
 
 def resource_problem(kernel: GpuKernel, target: GpuTarget) -> Reason | None:

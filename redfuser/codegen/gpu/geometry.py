@@ -10,8 +10,8 @@ from redfuser.expr import Axis, Const, Expr, Op, axes_of
 from redfuser.indexing import linear
 from redfuser.tile.ir import Contract, Phase, Reduce, Statement, Stream
 
-#: What the extents of a matrix product must be multiples of; its rows are dealt out to warps in such pieces.
-PRODUCT = 16
+#: What the extents of a matrix product must be multiples of; warps take its rows, or columns, in such pieces.
+PRODUCT, COLUMNS = 16, 8
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,12 @@ class Geometry:
     Args:
         phase: whose grid and statements decide.
         warps: of the block; each takes its own rows of a matrix product.
+        by_columns: whether each takes its own columns instead.
     """
 
     phase: Phase
     warps: int
+    by_columns: bool = False
     least: dict[Axis, int] = field(default_factory=dict)
     reduced: set[Axis] = field(default_factory=set)
     streamed: dict[Axis, Span] = field(default_factory=dict)
@@ -79,7 +81,10 @@ class Geometry:
         for statement in statements(self.phase.body):
             if isinstance(statement, Contract):
                 wide = [a for a, n in zip(statement.target.axes, statement.target.tensor.shape, strict=True) if n > 1]
-                needed = dict.fromkeys((*wide, statement.over), PRODUCT) | dict.fromkeys(wide[:1], PRODUCT * self.warps)
+                rows, columns = (1, self.warps) if self.by_columns else (self.warps, 1)
+                needed = {statement.over: PRODUCT}
+                needed |= dict.fromkeys(wide[:1], PRODUCT * rows)
+                needed |= dict.fromkeys(wide[1:], max(COLUMNS * columns, PRODUCT))
                 self.least |= {axis: max(self.least.get(axis, 0), n) for axis, n in needed.items()}
             elif isinstance(statement, Reduce):
                 self.reduced |= {*statement.target.axes, statement.over}
@@ -91,7 +96,7 @@ class Geometry:
         least = self.least.get(axis, 1)
         if axis in self.reduced or axis not in self.least:
             return max(power_of_two(points), least)
-        return max(-(-points // PRODUCT) * PRODUCT, least)
+        return -(-points // least) * least
 
     def tiled(self, axis: Axis, points: int, origin: str, stop: str, exact: bool) -> Span:
         """The span of a tile among several.

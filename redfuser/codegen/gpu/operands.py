@@ -10,12 +10,16 @@ from redfuser.codegen.gpu.geometry import Span
 from redfuser.codegen.gpu.padding import same
 from redfuser.codegen.gpu.precision import HALVES, common_dtype, exact_dtype, strip_casts
 from redfuser.codegen.gpu.refusal import Refused
+from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, axes_of, loads
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Contract, Map
 
 #: Types that tensor cores multiply; float32 as TF32.
 MULTIPLIED = frozenset({"float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "int8"})
+
+#: Option of a schedule: warps share out the columns of matrix products, where rows are too few or too wide.
+BY_COLUMNS = "by-columns"
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,30 @@ def write_contract(block: Block, statement: Contract, clear: bool) -> None:
     if rows not in axes_of(left) or columns not in axes_of(right):
         raise Refused("product", "a matrix product needs one axis of its result in each operand", statement)
     dtype = product_dtype(block, left, right)
-    first = _operand(block, left, over, rows, dtype, registers=dtype != "float32")
+    by_columns = block.options.get(BY_COLUMNS, 0)
+    first = _operand(block, left, over, rows, dtype, registers=dtype != "float32" and not by_columns)
     second = _operand(block, right, over, columns, dtype, registers=False)
-    arguments = [first.name, second.name, block.stored(target).name]
+    result = block.stored(target)
+    exact = dtype == "int8" and result.dtype != "int32"
+    extents = [block.geometry.span(axis).extent for axis in (rows, columns)]
+    sums = block.declare(f"{result.name}_int32", "fragment", extents, "int32") if exact else result.name
+    arguments = [first.name, second.name, sums]
     arguments += ["transpose_A=True"] if first.axes[0] == over else []
     arguments += ["transpose_B=True"] if second.axes[1] == over else []
-    arguments += ["policy=T.GemmWarpPolicy.FullRow"]
-    arguments += ["clear_accum=True"] if clear else []
+    arguments += [f"policy=T.GemmWarpPolicy.{'FullCol' if by_columns else 'FullRow'}"]
+    arguments += ["clear_accum=True"] if clear or exact else []
     block.lines.add(f"T.gemm({', '.join(arguments)})")
+    if exact:
+        _add_sums(block, target, sums, clear)
     block.padding.forget(target.tensor)
+
+
+def _add_sums(block: Block, target: Buffer, sums: str, clear: bool) -> None:
+    """Add integer sums, which tensor cores keep apart from floating-point ones, to a product's target."""
+    spans = block.geometry.wide(target.axes)
+    element = block.element(target)
+    added = f'T.cast({sums}[{block.variables(spans)}], "{block.stored(target).dtype}")'
+    block.parallel(spans, f"{element} = {added}" if clear else f"{element} = {element} + {added}")
 
 
 def copy_operand(block: Block, statement: Map) -> bool:
@@ -114,7 +133,7 @@ def _operand(block: Block, value: Expr, over: Axis, other: Axis, dtype: str, reg
             return Operand(kept.name, kept.axes)
         return _computed(block, value, kept.axes, over, dtype, registers and kept.scope == "fragment")
     if isinstance(bare, Load):
-        order = _memory_order(bare, over, other)
+        order = _order(bare, over, other, dtype)
         region = _region(block, bare, order, {over}) if bare.dtype == dtype else None
         if region is None:
             return _computed(block, value, order, over, dtype, False)
@@ -123,7 +142,7 @@ def _operand(block: Block, value: Expr, over: Axis, other: Axis, dtype: str, reg
         block.lines.add(f"T.copy({region}, {name})")
         return Operand(name, order)
     widest = max(loads(value), key=lambda node: len(axes_of(node)), default=None)
-    order = (other, over) if registers else _memory_order(widest, over, other)
+    order = (other, over) if registers else _order(widest, over, other, dtype)
     return _computed(block, value, order, over, dtype, registers)
 
 
@@ -154,6 +173,11 @@ def _memory_order(value: Load | None, over: Axis, other: Axis) -> tuple[Axis, Ax
             steps |= {atom: c * stride for atom, c in linear(position).terms if atom in steps}
             stride *= extent
     return (over, other) if steps[over] > steps[other] else (other, over)
+
+
+def _order(value: Load | None, over: Axis, other: Axis, dtype: str) -> tuple[Axis, Axis]:
+    """As in memory; tensor cores take types of 8 bits only with neighbours along the axis summed."""
+    return (other, over) if numpy_dtype(dtype).itemsize == 1 else _memory_order(value, over, other)
 
 
 def _region(block: Block, value: Load, order: tuple[Axis, ...], clean: Collection[Axis]) -> str | None:

@@ -9,6 +9,7 @@ from math import prod
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.geometry import power_of_two
+from redfuser.codegen.gpu.operands import BY_COLUMNS
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
 from redfuser.tile.common import streams
@@ -16,12 +17,18 @@ from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 
 #: Elements of a row tile that a block holds for each of its threads, and the most it may.
-ELEMENTS, MOST_ELEMENTS = 16, 64
+ELEMENTS, MOST_ELEMENTS = 16, 32
 #: Tile of the streamed axis for vectors, and the shortest segment worth a block of its own.
 VECTOR_TILE, SHORTEST_SEGMENT = 64, 256
 #: Row and stream tiles, threads and pipeline stages of matrix products, the fastest first.
 HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), (64, 64, 128, 2), (64, 64, 128, 1))
 AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 2), (64, 32, 128, 1), (32, 32, 64, 1), (16, 32, 32, 1))
+#: The same where results are so wide that warps must share out columns.
+HOPPER_WIDE = ((64, 64, 256, 2), (64, 64, 256, 1), (64, 32, 256, 1))
+AMPERE_WIDE = ((32, 32, 128, 1), (16, 32, 128, 1), (16, 16, 128, 1))
+WIDE = 256
+#: Columns of a block in a product without scores.
+VALUE_TILE = 128
 
 
 def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> tuple[Schedule, ...]:
@@ -58,22 +65,34 @@ class _Products:
 
     def schedules(self) -> Iterator[Schedule]:
         """Wide tiles first; narrower ones take fewer registers and less shared memory."""
-        for rows, stream, threads, stages in HOPPER if self.target.arch == "sm_90a" else AMPERE:
-            if self._needless(rows):
-                continue
-            yield self._schedule(min(rows, self.rows.extent), min(stream, self.cascade.axis.extent), threads, stages)
+        wide = bool(self.cascade.producers) and max((a.extent for a in self._values()), default=1) > WIDE
+        shapes = (HOPPER_WIDE if wide else HOPPER) if self.target.has("wgmma") else AMPERE_WIDE if wide else AMPERE
+        for rows, stream, threads, stages in shapes:
+            if not self._needless(rows):
+                tiles = min(rows, self.rows.extent), min(stream, self.cascade.axis.extent)
+                options = (("threads", threads), ("stages", stages), *(((BY_COLUMNS, 1),) if wide else ()))
+                yield self._schedule(*tiles, options)
+
+    def _values(self) -> list[Axis]:
+        """Axes that results have beside the rows."""
+        return list(dict.fromkeys(a for r in self.cascade.reductions for a in r.axes if a not in self.cascade.rows))
+
+    def _value_tiles(self) -> list[tuple[str, int]]:
+        """Blocks share out the columns of a plain product; where scores are computed first, that would repeat them."""
+        outputs = self.cascade.outputs
+        free = [a for a in self._values() if all(a in o.axes for o in outputs) and a.extent > VALUE_TILE]
+        return [] if self.cascade.producers else [(axis.name, VALUE_TILE) for axis in free]
 
     def _needless(self, rows: int) -> bool:
         """Whether a narrower tile holds all rows."""
         return rows > 64 and self.rows.extent <= rows // 2
 
-    def _schedule(self, rows: int, stream: int, threads: int, stages: int) -> Schedule:
+    def _schedule(self, rows: int, stream: int, options: tuple[tuple[str, int], ...]) -> Schedule:
         others = prod(axis.extent for axis in self.cascade.rows if axis != self.rows)
         segments = _segments(self.cascade, self.incremental, others * -(-self.rows.extent // rows), self.target)
         strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
-        stream = self.cascade.axis.extent if strategy == "resident" else stream
-        tiles = ((self.rows.name, rows), (self.cascade.axis.name, max(stream, 1)))
-        return Schedule(strategy, tiles, segments, "", (("threads", threads), ("stages", stages)))
+        tiles = ((self.rows.name, rows), (self.cascade.axis.name, max(stream, 1)), *self._value_tiles())
+        return Schedule(strategy, tiles, segments, "", options)
 
 
 @dataclass(frozen=True)

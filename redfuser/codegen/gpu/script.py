@@ -23,12 +23,19 @@ class Script:
         text: the module.
         parameters: the tensor behind each parameter, in order.
         names: the parameters' names in the script.
+        shared_bytes: shared memory declared, each buffer once however often a pipeline keeps it.
+        registers: a thread's share of the values declared in registers.
+        fast: whether results are in half precision, where a last place of float32 and numbers below its normal
+            range don't show.
     """
 
     name: str
     text: str
     parameters: tuple[Tensor, ...]
     names: tuple[str, ...]
+    shared_bytes: int = 0
+    registers: int = 0
+    fast: bool = False
 
     def __str__(self) -> str:
         return self.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,18 +36,31 @@ def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
     """A plan for every buffer of a phase.
 
     A buffer is kept in the narrowest type that all values written to it have. It lies in shared memory where it
-    is only an operand of matrix products, or where a stream visits it piece by piece.
+    is only an operand of matrix products, where a stream visits it piece by piece, or where threads share it out
+    in two ways.
     """
     plans: dict[Tensor, Plan] = {}
     stored: dict[Tensor, str] = {}
     body = list(statements(phase.body))
-    pieces = _visited_in_pieces(phase)
+    shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
+    shared |= _between_layouts(phase, body, shared)
     for buffer in phase.buffers:
         dtype = _dtype(buffer, body, stored)
         stored[buffer.tensor] = dtype
-        shared = buffer.tensor in pieces or _operand_only(buffer, body)
-        plans[buffer.tensor] = Plan("shared" if shared else "fragment", dtype)
+        plans[buffer.tensor] = Plan("shared" if buffer.tensor in shared else "fragment", dtype)
     return plans
+
+
+def _between_layouts(phase: Phase, body: Sequence[Statement], shared: Collection[Tensor]) -> set[Tensor]:
+    """Row values from which operands are computed: threads hold rows otherwise there than in a product's result."""
+    computed = [s.value for s in body if isinstance(s, Map) and s.target.tensor in shared]
+    for statement in body:
+        if isinstance(statement, Contract):
+            operands = (strip_casts(statement.left), strip_casts(statement.right))
+            computed += [operand for operand in operands if not isinstance(operand, Load)]
+    read = {node.tensor for value in computed for node in loads(value)}
+    rows = [b for b in phase.buffers if b.tensor in read and sum(points > 1 for points in b.tensor.shape) <= 1]
+    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
 
 
 def _writes(buffer: Buffer, body: Iterable[Statement]) -> list[Statement]:

@@ -46,9 +46,44 @@ def random_inputs(cascade: Cascade, seed: int = 0) -> dict[str, Array]:
     def fill(tensor: Tensor) -> Array:
         if tensor.dtype == "bool":
             return random.random(tensor.shape) < 0.67
-        return random.standard_normal(tensor.shape).astype(numpy_dtype(tensor.dtype))
+        scale = 20 if tensor.dtype == "int8" else 1
+        return (random.standard_normal(tensor.shape) * scale).astype(numpy_dtype(tensor.dtype))
 
     return {tensor.name: fill(tensor) for tensor in cascade.inputs}
+
+
+def quantised_product(rows: int, length: int, columns: int, weights: str, largest: float) -> Cascade:
+    """Rows scaled to ``largest`` and rounded to the weights' type, times weights ``w[n, j]``."""
+    i, j, n = axis("i", rows), axis("j", length), axis("n", columns)
+    tensor = Tensor("x", (rows, length), "float16")
+    x = cast(load(tensor, i, j), WORK)
+    w = Tensor("w", (columns, length), weights)
+    a = Reduction(Tensor("a", (rows,), WORK), "max", (i,), j, op("abs", x))
+    scale = op("div", a.value, number(largest, WORK))
+    scaled = op("div", x, scale)
+    rounded = cast(cast(op("round", scaled) if weights == "int8" else scaled, weights), WORK)
+    product = op("mul", rounded, cast(load(w, n, j), WORK))
+    g = Reduction(Tensor("g", (rows, columns), WORK), "sum", (i, n), j, product)
+    value = cast(op("mul", g.value, scale), "float16")
+    output = Output(Tensor("y", (rows, columns), "float16"), (i, n), (i, n), value)
+    cascade = Cascade("quant_0", (i,), j, (tensor, w), (), (a, g), (output,))
+    cascade.verify()
+    return cascade
+
+
+def softmax(rows: int, length: int, dtype: str) -> Cascade:
+    """Softmax over rows of a type, computed in float32."""
+    i, j = axis("i", rows), axis("j", length)
+    tensor = Tensor("x", (rows, length), dtype)
+    x = cast(load(tensor, i, j), WORK)
+    m = Reduction(Tensor("m", (rows,), WORK), "max", (i,), j, x)
+    weight = op("exp", op("sub", x, m.value))
+    t = Reduction(Tensor("t", (rows,), WORK), "sum", (i,), j, weight)
+    value = cast(op("div", weight, t.value), dtype)
+    output = Output(Tensor("y", (rows, length), dtype), (i, j), (i, j), value)
+    cascade = Cascade("softmax_0", (i,), j, (tensor,), (), (m, t), (output,))
+    cascade.verify()
+    return cascade
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""Emitted kernels, run on the CPU by the emulator, against the interpreter in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from redfuser.accuracy import compare
+from redfuser.algebra import derive
+from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu import Builder, GpuProgram, Refused
+from redfuser.codegen.gpu.schedule import candidates
+from redfuser.tile import TileProgram, build, interpret
+from tests.codegen.gpu.programs import Array, Attention, gpu, quantised_product, random_inputs, softmax
+from tests.emulator.emulator import available, poisoned, run_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not available(), reason="the emulator needs g++")]
+
+ATTENTIONS = {
+    "ragged": Attention(heads=2, groups=2, q_len=130, kv_len=200, dim=64, v_dim=64, mask="bool"),
+    "short": Attention(q_len=7, kv_len=9, dim=40, v_dim=24, mask="bool"),
+    "bfloat16": Attention(dtype="bfloat16", heads=1, q_len=64, kv_len=192, dim=96, v_dim=96),
+    "few-rows": Attention(heads=1, q_len=16, kv_len=1100, dim=128, v_dim=128),
+    "one-row": Attention(heads=2, q_len=1, kv_len=600, dim=64, v_dim=64),
+    "wide": Attention(heads=1, q_len=16, kv_len=100, dim=320, v_dim=288),
+}
+
+
+def built(builder: Builder, cascade: Cascade, target: str) -> tuple[TileProgram, GpuProgram]:
+    """The first schedule that fits."""
+    derivation = derive(cascade)
+    for schedule in candidates(cascade, derivation, gpu(target)):
+        program = build(cascade, derivation, schedule)
+        try:
+            return program, builder.build(program, gpu(target))
+        except Refused as refused:
+            reason = refused
+    raise reason
+
+
+def check(builder: Builder, cascade: Cascade, target: str, inputs: dict[str, Array]) -> GpuProgram:
+    """Build, run in the emulator, and apply the accuracy rule."""
+    program, kernels = built(builder, cascade, target)
+    arrays = {**inputs, **{tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in program.outputs}}
+    run_program(kernels, arrays)
+    exact, rounded = interpret(program, inputs, "float64"), interpret(program, inputs)
+    for tensor in program.outputs:
+        accuracy = compare(arrays[tensor.name], exact[tensor.name], rounded[tensor.name], tensor.dtype)
+        assert accuracy.passed, f"{tensor.name}: {accuracy}"
+    return kernels
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention(name: str, target: str, builder: Builder) -> None:
+    cascade = ATTENTIONS[name].cascade()
+    inputs = random_inputs(cascade)
+    if "mask" in inputs:
+        inputs["mask"][3] = False
+    kernels = check(builder, cascade, target, inputs)
+    assert len(kernels.kernels) == (2 if name in ("few-rows", "one-row") else 1)
+
+
+@pytest.mark.parametrize("weights", ["int8", "float8_e4m3fn"])
+def test_quantised_product(weights: str, builder: Builder) -> None:
+    cascade = quantised_product(70, 200, 144, weights, 127.0 if weights == "int8" else 448.0)
+    check(builder, cascade, "h800", random_inputs(cascade))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(5, 1000), (33, 7), (1, 40000)])
+def test_rows(rows: int, length: int, builder: Builder) -> None:
+    cascade = softmax(rows, length, "float16")
+    inputs = random_inputs(cascade)
+    inputs["x"][0, : length // 2] = -np.inf
+    check(builder, cascade, "a100-80g", inputs)
