@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.emulator.source import host_source
 
 HERE = Path(__file__).resolve().parent
 COMPILER = "g++"
+KEPT_SECONDS = 7 * 24 * 3600
 COMMON = ("-std=c++20", "-march=native", "-fPIC", "-w", "-fno-strict-aliasing", "-fno-gnu-unique")
 # The hooks before loads and stores of which accesses.h tells, vectors in one piece; lines name the place of an error.
 KERNEL = (
@@ -39,9 +41,14 @@ def available() -> bool:
 
 @cache
 def _folder() -> Path:
-    """Where libraries are built; kept from one run to the next."""
+    """Where libraries are built, the user's alone; kept from one run to the next, but not for ever."""
     path = Path(tempfile.gettempdir()) / f"redfuser-emulator-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise EmulationError(f"{path} belongs to somebody else")
+    for library in path.glob("*.so"):
+        if time.time() - library.stat().st_mtime > KEPT_SECONDS:
+            library.unlink(missing_ok=True)
     return path
 
 
@@ -57,6 +64,7 @@ def _build(name: str, text: str, flags: tuple[str, ...]) -> Path:
     key = hashlib.sha256("\0".join([text, _headers(), *flags]).encode()).hexdigest()[:16]
     path = _folder() / f"{name}-{key}.so"
     if path.exists():
+        path.touch()
         return path
     with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
         source, compiled, library = (Path(scratch) / f"{name}{suffix}" for suffix in (".cpp", ".o", ".so"))
