@@ -74,6 +74,22 @@ void with_element(DataType type, const char *operation, F f) {
   }
 }
 
+// Call f(Element<a>{}, Element<b>{}) for operands of one width and kind.
+template <class F>
+void with_elements(DataType a, DataType b, const char *operation, F f) {
+  with_element(a, operation, [&](auto element_a) {
+    with_element(b, operation, [&](auto element_b) {
+      using A = decltype(element_a);
+      using B = decltype(element_b);
+      constexpr bool same_width = sizeof(typename A::Storage) == sizeof(typename B::Storage);
+      if constexpr (same_width && std::is_same_v<typename A::Value, typename B::Value>)
+        f(element_a, element_b);
+      else
+        fail("%s on operands of different widths", operation);
+    });
+  });
+}
+
 // An accumulator: `index` counts elements of 32 bits, or of 16 with half accumulators.
 template <class V>
 V read_accumulator(const void *registers, int index, bool half) {

@@ -42,16 +42,8 @@ void mma_sync(const Instruction &instruction, void *c, const void *a, const void
   lanes[lane()].second = b;
   lanes[lane()].result = c;
   meet(warps[warp()], 32, "mma.sync", [&] {
-    with_element(instruction.a, "mma.sync", [&](auto element_a) {
-      with_element(instruction.b, "mma.sync", [&](auto element_b) {
-        using A = decltype(element_a);
-        using B = decltype(element_b);
-        if constexpr (sizeof(typename A::Storage) == sizeof(typename B::Storage) &&
-                      std::is_same_v<typename A::Value, typename B::Value>)
-          multiply_tile<A, B>(lanes, instruction.k, half);
-        else
-          fail("mma.sync on operands of different widths");
-      });
+    with_elements(instruction.a, instruction.b, "mma.sync", [&](auto element_a, auto element_b) {
+      multiply_tile<decltype(element_a), decltype(element_b)>(lanes, instruction.k, half);
     });
   });
 }

@@ -121,46 +121,56 @@ inline Accumulators &chain_of(int thread, uint32_t *registers, int count) {
   return accumulators_of[thread].back();
 }
 
-// Issue for a whole warpgroup, on behalf of its 128 threads.
-template <class A, class B>
-void issue_wgmma(const WarpgroupInstruction &op, int group, bool from_registers) {
-  using V = typename A::Value;
+// The matrices of one instruction, as numbers.
+template <class V>
+struct Tiles {
+  V a[64][32], b[32][kMaxN], d[64][kMaxN];
+};
+
+template <class A, class V>
+void take_a(Tiles<V> &tiles, Wgmma &task, const WarpgroupInstruction &op, int group, bool from_registers) {
   using Storage = typename A::Storage;
   constexpr int E = 4 / sizeof(Storage), K = 32 / sizeof(Storage);
-  static V a[64][K], b[K][kMaxN], d[64][kMaxN];
-  const int first = group * 128, n_extent = op.n;
-  const bool half = op.c == DataType::kFloat16;
-  const int registers = half ? n_extent / 4 : n_extent / 2;
-  const WgmmaArguments *arguments = wgmma_arguments + first;
-  Wgmma task;
-  if (from_registers) {
-    for (int t = 0; t < 128; t++) {
-      RegisterOperand operand{arguments[t].a_registers, {}};
-      memcpy(operand.values.data(), operand.registers, 16);
-      const auto *from = reinterpret_cast<const Storage *>(operand.values.data());
-      for (int j = 0; j < 4; j++)
-        for (int e = 0; e < E; e++) a[t / 32 * 16 + a_row(t % 32, j)][a_k(t % 32, j, e, E)] = A::get(from[j * E + e]);
-      task.registers.push_back(operand);
-    }
-  } else {
-    SharedOperand operand = issue_operand(arguments[0].a, op.a_mn_major, 64, K, sizeof(Storage), group);
-    const auto *from = reinterpret_cast<const Storage *>(operand.bytes.data());
+  const WgmmaArguments *arguments = wgmma_arguments + group * 128;
+  if (!from_registers) {
+    task.shared.push_back(issue_operand(arguments[0].a, op.a_mn_major, 64, K, sizeof(Storage), group));
+    const auto *from = reinterpret_cast<const Storage *>(task.shared.back().bytes.data());
     for (int row = 0; row < 64; row++)
-      for (int k = 0; k < K; k++) a[row][k] = A::get(*from++);
-    task.shared.push_back(std::move(operand));
+      for (int k = 0; k < K; k++) tiles.a[row][k] = A::get(*from++);
+    return;
   }
-  SharedOperand operand = issue_operand(arguments[0].b, op.b_mn_major, n_extent, K, sizeof(Storage), group);
-  const auto *from = reinterpret_cast<const typename B::Storage *>(operand.bytes.data());
-  for (int n = 0; n < n_extent; n++)
-    for (int k = 0; k < K; k++) b[k][n] = B::get(*from++);
-  task.shared.push_back(std::move(operand));
+  for (int t = 0; t < 128; t++) {
+    RegisterOperand operand{arguments[t].a_registers, {}};
+    memcpy(operand.values.data(), operand.registers, 16);
+    const auto *from = reinterpret_cast<const Storage *>(operand.values.data());
+    for (int j = 0; j < 4; j++)
+      for (int e = 0; e < E; e++)
+        tiles.a[t / 32 * 16 + a_row(t % 32, j)][a_k(t % 32, j, e, E)] = A::get(from[j * E + e]);
+    task.registers.push_back(operand);
+  }
+}
 
+template <class B, class V>
+void take_b(Tiles<V> &tiles, Wgmma &task, const WarpgroupInstruction &op, int group) {
+  using Storage = typename B::Storage;
+  constexpr int K = 32 / sizeof(Storage);
+  task.shared.push_back(issue_operand(wgmma_arguments[group * 128].b, op.b_mn_major, op.n, K, sizeof(Storage), group));
+  const auto *from = reinterpret_cast<const Storage *>(task.shared.back().bytes.data());
+  for (int n = 0; n < op.n; n++)
+    for (int k = 0; k < K; k++) tiles.b[k][n] = B::get(*from++);
+}
+
+// D = ±A B + (accumulate ? D : 0), where D is spread over the accumulators of the group's threads.
+template <class V>
+void multiply(Tiles<V> &tiles, Wgmma &task, const WarpgroupInstruction &op, int group) {
+  const bool half = op.c == DataType::kFloat16;
+  const int first = group * 128, registers = half ? op.n / 4 : op.n / 2;
+  const WgmmaArguments *arguments = wgmma_arguments + first;
   const auto each_element = [&](auto f) {
     for (int t = 0; t < 128; t++) {
       Accumulators &chain = chain_of(first + t, arguments[t].accumulators, registers);
-      for (int j = 0; j < n_extent / 8; j++)
-        for (int i = 0; i < 4; i++)
-          f(chain.values.data(), 4 * j + i, d[t / 32 * 16 + c_row(t % 32, i)][8 * j + c_column(t % 32, i)]);
+      for (int i = 0; i < op.n / 2; i++)
+        f(chain.values.data(), i, tiles.d[t / 32 * 16 + c_row(t % 32, i % 4)][i / 4 * 8 + c_column(t % 32, i % 4)]);
     }
   };
   each_element([&](const uint32_t *values, int i, V &element) {
@@ -168,40 +178,38 @@ void issue_wgmma(const WarpgroupInstruction &op, int group, bool from_registers)
   });
   const V sign = V(op.sign_a * op.sign_b);
   for (int row = 0; row < 64; row++)
-    for (int k = 0; k < K; k++) {
-      const V factor = a[row][k] * sign;
-      for (int n = 0; n < n_extent; n++) d[row][n] += factor * b[k][n];
+    for (int k = 0; k < op.k; k++) {
+      const V factor = tiles.a[row][k] * sign;
+      for (int n = 0; n < op.n; n++) tiles.d[row][n] += factor * tiles.b[k][n];
     }
   each_element([&](uint32_t *values, int i, const V &element) { write_accumulator(values, i, half, element); });
   for (int t = 0; t < 128; t++) {
     task.accumulators[t] = arguments[t].accumulators;
     chain_of(first + t, arguments[t].accumulators, registers).unfinished++;
   }
-  warpgroups[group].open.push_back(std::move(task));
 }
 
 void wgmma(const WarpgroupInstruction &op, uint64_t a, const uint32_t *a_registers, uint64_t b, uint32_t *accumulators,
            int accumulate) {
-  const int group = current / 128, first = group * 128;
+  const int group = current / 128;
+  const bool from_registers = a_registers != nullptr;
   if (op.n % 8 || op.n > kMaxN) fail("wgmma with n = %d", op.n);
+  settle_suspicion();
   wgmma_arguments[current] = {a, b, a_registers, accumulators, accumulate};
-  meet(warpgroups[group].place, 128, a_registers ? "wgmma from registers" : "wgmma", [&, group, first] {
-    const WgmmaArguments *all = wgmma_arguments + first;
+  meet(warpgroups[group].place, 128, from_registers ? "wgmma from registers" : "wgmma", [&op, group, from_registers] {
+    const WgmmaArguments *all = wgmma_arguments + group * 128;
     for (int t = 1; t < 128; t++)
-      if (all[t].b != all[0].b || all[t].accumulate != all[0].accumulate || (!a_registers && all[t].a != all[0].a))
+      if (all[t].b != all[0].b || all[t].accumulate != all[0].accumulate || (!from_registers && all[t].a != all[0].a))
         fail("the threads of warpgroup %d give different wgmma descriptors", group);
-    with_element(op.a, "wgmma", [&](auto element_a) {
-      with_element(op.b, "wgmma", [&](auto element_b) {
-        using A = decltype(element_a);
-        using B = decltype(element_b);
-        if constexpr (sizeof(typename A::Storage) == sizeof(typename B::Storage) &&
-                      std::is_same_v<typename A::Value, typename B::Value>) {
-          if (op.k != 32 / int(sizeof(typename A::Storage))) fail("wgmma with k = %d", op.k);
-          issue_wgmma<A, B>(op, group, a_registers != nullptr);
-        } else {
-          fail("wgmma on operands of different widths");
-        }
-      });
+    with_elements(op.a, op.b, "wgmma", [&](auto element_a, auto element_b) {
+      using A = decltype(element_a);
+      if (op.k != 32 / int(sizeof(typename A::Storage))) fail("wgmma with k = %d", op.k);
+      static Tiles<typename A::Value> tiles;
+      Wgmma task;
+      take_a<A>(tiles, task, op, group, from_registers);
+      take_b<decltype(element_b)>(tiles, task, op, group);
+      multiply(tiles, task, op, group);
+      warpgroups[group].open.push_back(std::move(task));
     });
   });
 }
