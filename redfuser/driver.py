@@ -19,7 +19,7 @@ from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan
 from redfuser.options import CompileOptions, Progress
-from redfuser.report.collect import describe_cascade, describe_rejected, describe_target
+from redfuser.report.collect import describe_cascade, describe_choice, describe_rejected, describe_target
 from redfuser.report.value import FusionReport, ModelInfo
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
@@ -239,6 +239,7 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
                 error,
                 outcome.reason,
                 ends,
+                describe_choice(outcome.record) if outcome.record is not None else None,
             )
         )
     for number, rejected in enumerate(analysis.detection.rejected):

@@ -15,6 +15,7 @@ from redfuser.report.derivations import describe_derivation
 from redfuser.report.value import (
     BoundaryEntry,
     CascadeEntry,
+    ChoiceEntry,
     NumericError,
     ReductionEntry,
     TargetInfo,
@@ -24,6 +25,7 @@ from redfuser.report.value import (
 from redfuser.report.writing import Writer
 from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule
+from redfuser.tuning.record import Record
 
 
 def describe_target(target: Target) -> TargetInfo:
@@ -43,6 +45,7 @@ def describe_cascade(
     error: NumericError | None,
     reason: Reason | None,
     boundaries: Iterable[Boundary] = (),
+    choice: ChoiceEntry | None = None,
 ) -> CascadeEntry:
     """A cascade and what became of it; it is fused exactly where there is no reason against it.
 
@@ -61,11 +64,20 @@ def describe_cascade(
         exactness=derivation.exactness if derivation and reason is None else None,
         strategy=schedule.strategy if schedule else "unfused",
         schedule=_flat(schedule) if schedule else {},
+        choice=choice,
         traffic=traffic,
         time=time,
         error=error,
         boundaries=tuple(BoundaryEntry(boundary.onnx_nodes, boundary.reason) for boundary in boundaries),
     )
+
+
+def describe_choice(record: Record) -> ChoiceEntry | None:
+    """How a schedule was chosen, if it was by measuring."""
+    space = record.space
+    if space is None or record.how != "measured":
+        return None
+    return ChoiceEntry(record.trials, record.noise, space.points, space.candidates, space.excluded)
 
 
 def describe_rejected(name: str, rejected: Rejected, members: Sequence[Definition]) -> CascadeEntry:

@@ -103,7 +103,8 @@ def _section(entry: CascadeEntry) -> Section:
         blocks.append(Block("derivation", tuple(derivation_lines(entry.derivation, entry.exactness))))
     if entry.schedule:
         choices = ", ".join(f"{name} {value}" for name, value in sorted(entry.schedule.items()))
-        blocks.append(Block("schedule", (f"{entry.strategy}: {choices}",)))
+        how = (str(entry.choice),) if entry.choice is not None else ()
+        blocks.append(Block("schedule", (f"{entry.strategy}: {choices}", *how)))
     if entry.traffic is not None:
         blocks.append(Block("memory traffic", tuple(_traffic(entry.traffic))))
     if entry.time is not None:

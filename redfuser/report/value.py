@@ -174,6 +174,30 @@ class Time:
 
 
 @dataclass(frozen=True)
+class ChoiceEntry:
+    """How a schedule was chosen by measuring.
+
+    Args:
+        timed: candidates timed, of which it was the fastest or as fast as the fastest.
+        noise: relative spread of its times.
+        points: schedules there are.
+        candidates: those of them that obey every constraint.
+        excluded: text of a constraint -> how many broke it.
+    """
+
+    timed: int
+    noise: float
+    points: int
+    candidates: int
+    excluded: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count:,} {text}" for text, count in self.excluded.items())
+        space = f"{self.candidates:,} of {self.points:,} candidates" + (f": {reasons}" if reasons else "")
+        return f"the fastest of {self.timed} timed, ±{self.noise:.0%}; {space}"
+
+
+@dataclass(frozen=True)
 class NumericError:
     """Error against float64 on the check inputs: of the kernel, of the unfused graph, and whether the rule is met."""
 
@@ -206,6 +230,7 @@ class CascadeEntry:
         exactness: ``exact`` or ``reordered-rounding``; null where nothing is claimed.
         strategy: ``single-segment``, ``multi-segment``, ``resident`` or ``unfused``.
         schedule: the choices made, by name.
+        choice: how they were made; null where nothing was measured.
         boundaries: where the cascade ends although a reduction that uses it follows.
     """
 
@@ -219,6 +244,7 @@ class CascadeEntry:
     exactness: str | None = None
     strategy: str = "unfused"
     schedule: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    choice: ChoiceEntry | None = None
     traffic: Traffic | None = None
     time: Time | None = None
     error: NumericError | None = None

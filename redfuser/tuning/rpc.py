@@ -6,6 +6,7 @@ on each machine. A server that goes away costs a second attempt on another one, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +28,13 @@ class RpcRunner:
     Args:
         host, port: of the tracker.
         key: what the servers registered as.
+        patience: seconds to wait for one of them.
     """
 
     host: str
     port: int
     key: str
+    patience: float = 30.0
     _numbered: int = field(default=0, init=False)
 
     def run(self, jobs: Sequence[Job], plan: Plan) -> list[Result]:
@@ -92,11 +95,17 @@ class RpcRunner:
             raise MissingToolError(
                 f"{where} doesn't answer: {error}", "start python -m tvm.exec.rpc_tracker"
             ) from error
-        # Asked for a key that nobody serves, a tracker never answers.
-        if f"server:{self.key}" not in {server["key"] for server in tracker.summary()["server_info"]}:
+        # Asked for a key that nobody serves, a tracker never answers; a server whose session died comes back soon.
+        end = time.monotonic() + self.patience
+        while not (served := self._served(tracker)) and time.monotonic() < end:
+            time.sleep(0.5)
+        if not served:
             hint = f"start python -m tvm.exec.rpc_server --key {self.key} on a machine"
             raise MissingToolError(f"{where} has no server of key {self.key!r}", hint)
         return tracker.request(self.key, session_timeout=SESSION_SECONDS)
+
+    def _served(self, tracker: Any) -> bool:
+        return f"server:{self.key}" in {server["key"] for server in tracker.summary()["server_info"]}
 
 
 def parse_tracker(text: str) -> tuple[str, int]:

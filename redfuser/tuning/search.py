@@ -34,7 +34,8 @@ class Effort:
     """How much may be spent on one cascade.
 
     Args:
-        seconds: of wall time; no batch begins that would last longer. The last round comes on top.
+        seconds: of wall time; only the first batch begins whatever the time, and none that would last longer. The
+            last round comes on top.
         trials: candidates timed.
         seed: of the arrays that kernels are timed on.
     """
@@ -108,7 +109,7 @@ class Search:
         while len(self.trials) < self.effort.trials and stale < STALE:
             batch, begin, before = self._next(), time.monotonic(), self._best()
             self.complete = not batch
-            if not batch or begin + lasted > end:
+            if not batch or (lasted and begin + lasted > end):
                 return self._final()
             self._time(batch)
             lasted, after = time.monotonic() - begin, self._best()

@@ -20,6 +20,7 @@ from redfuser.tuning.cache import Cache, cache_folder
 from redfuser.tuning.calibrate import calibrated
 from redfuser.tuning.cpu_cost import CpuModel
 from redfuser.tuning.fingerprint import generator_digest, machine_name
+from redfuser.tuning.rates import CpuRates
 from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, code_tools
 from redfuser.tuning.runner import LocalRunner, Runner
 from redfuser.tuning.search import Effort, Search, Trial, Winner
@@ -95,6 +96,7 @@ class Tuner:
         self.options, self.progress, self.runner, self.where, self.cache = options, progress, runner, where, cache
         self.scratch, self.left = scratch, tasks
         self.end = time.monotonic() + options.tune_seconds
+        self.rates: CpuRates | None = None
 
     def tune(self, task: Task) -> Record | None:
         """The best schedule found now or before; ``None`` where the target can't be measured."""
@@ -133,8 +135,8 @@ class Tuner:
         survey = space_of(task.precise, task.derivation, self.options.target).survey()
         self.progress.note(str(survey))
         builder = Builder(self.options.target, self.scratch)
-        rates = calibrated(self.options.target, self.runner, builder.build, self.cache)
-        ranked = rank(survey, CpuModel(self.options.target, rates))
+        self.rates = self.rates or calibrated(self.options.target, self.runner, builder.build, self.cache)
+        ranked = rank(survey, CpuModel(self.options.target, self.rates))
         seconds = max(self.end - time.monotonic(), 0.0) / self.left
         effort = Effort(seconds, self.options.trials, self.options.seed)
         timed = 0

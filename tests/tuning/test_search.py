@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
-from redfuser.tuning.search import Effort, Search, Trial, Winner, distance
+from redfuser.tuning.search import BATCH, Effort, Search, Trial, Winner, distance
 from redfuser.tuning.space import Candidate
 
 
@@ -67,12 +67,12 @@ def test_a_machine_that_grows_slower_changes_no_comparison() -> None:
     assert tile(search(slower, range(1, 25))) == tile(search(Machine(lambda t: 100 + 3 * abs(t - 20)), range(1, 25)))
 
 
-def test_no_more_trials_than_allowed_and_none_without_time() -> None:
+def test_no_more_trials_than_allowed_and_one_batch_without_time() -> None:
     machine = Machine(lambda t: 100 - t)
     winner = search(machine, range(1, 90), trials=20)
     assert winner is not None and winner.trials == 20
-    idle = Machine(lambda t: t)
-    assert Search([candidate(1)], build, idle, Effort(0.0)).run() is None and not idle.ran
+    hasty = Search([candidate(t) for t in range(1, 90)], build, Machine(lambda t: 100 - t), Effort(0.0)).run()
+    assert hasty is not None and hasty.trials == BATCH and not hasty.complete
 
 
 def test_the_search_ends_early_without_gains() -> None:

@@ -13,6 +13,7 @@ from models.reductions import softmax, variance
 from redfuser.driver import compile_model, tune_model
 from redfuser.errors import LockMissError
 from redfuser.options import CompileOptions, Silent
+from redfuser.report.describe import describe_report
 from redfuser.targets import load_target
 from redfuser.tuning import tuner
 from redfuser.tuning.record import TuningLock
@@ -36,7 +37,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def options() -> CompileOptions:
-    return CompileOptions(load_target("cpu"), tune_seconds=60, trials=6)
+    return CompileOptions(load_target("cpu"), tune_seconds=600, trials=6)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,8 @@ def test_a_locked_compile_gives_the_same_bytes_and_the_same_lock(
     assert compiled.tuning_lock == lock.to_json()
     (entry,) = compiled.report.cascades
     assert entry.time is not None and entry.time.how == "measured"
+    assert entry.choice is not None and entry.choice.timed == 6 and entry.choice.excluded == record.space.excluded
+    assert "fastest of 6 timed" in str(describe_report(compiled.report).sections[0])
     assert module_digest(model, locked, tmp_path) == module_digest(model, locked, tmp_path)
 
 
