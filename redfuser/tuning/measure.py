@@ -19,7 +19,14 @@ Answer = Callable[[dict[str, Any]], None]
 Open = Callable[[str], Any]
 
 
-def serve(jobs: Sequence[Mapping[str, Any]], plan: Mapping[str, Any], answer: Answer, open: Open, device: Any) -> None:
+def serve(
+    jobs: Sequence[Mapping[str, Any]],
+    plan: Mapping[str, Any],
+    answer: Answer,
+    open: Open,
+    device: Any,
+    strict: bool = False,
+) -> None:
     """Load, warm and time kernels.
 
     Args:
@@ -28,6 +35,7 @@ def serve(jobs: Sequence[Mapping[str, Any]], plan: Mapping[str, Any], answer: An
         answer: is given the events that :mod:`redfuser.tuning.worker` describes.
         open: loads a library.
         device: where the kernels run.
+        strict: whether a kernel that fails ends everything, instead of being answered for.
     """
     arrays = Arrays(plan["seed"], device)
     calls: dict[int, tuple[Call, int]] = {}
@@ -37,9 +45,9 @@ def serve(jobs: Sequence[Mapping[str, Any]], plan: Mapping[str, Any], answer: An
         try:
             call = prepare(job, open(job["library"]), arrays, device)
             calls[number] = (call, max(int(plan["milliseconds"] * 1e-3 / max(call(1), 1e-9)), 1))
-        except ConnectionError:
-            raise
         except Exception as error:
+            if strict:
+                raise
             answer({"job": number, "failure": " ".join(str(error).split())[-300:] or type(error).__name__})
     for _ in range(plan["rounds"]):
         for number, (call, repeats) in calls.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from redfuser.errors import MissingToolError, UsageError
@@ -17,7 +16,7 @@ from redfuser.records import encode
 from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
 from redfuser.tuning.measure import serve
 
-#: Times that a job's server may die before the job is to blame; seconds a session may last.
+#: Sessions that may end while a job runs before the job is to blame; seconds that one may last.
 STRIKES, SESSION_SECONDS = 2, 120
 
 
@@ -52,13 +51,11 @@ class RpcRunner:
             for event in events:
                 if "seconds" in event:
                     results[left[event["job"]]] = Timing(tuple(event["seconds"]))
-                elif "failure" in event:
-                    results[left[event["job"]]] = Failure(event["failure"])
             if lost is not None:
-                running = left[max((event["begin"] for event in events[-1:] if "begin" in event), default=0)]
+                running = left[next((event["begin"] for event in reversed(events) if "begin" in event), 0)]
                 strikes[running] += 1
                 if strikes[running] >= STRIKES:
-                    results[running] = Failure(f"its server died {STRIKES} times: {lost}")
+                    results[running] = Failure(f"failed on {STRIKES} servers: {lost}")
         return [results[number] for number in range(len(jobs))]
 
     def close(self) -> None:
@@ -71,19 +68,15 @@ class RpcRunner:
         def open(library: str) -> Any:
             self._numbered += 1
             name = f"redfuser-{self._numbered}.so"
-            try:
-                session.upload(str(Path(library)), target=name)
-                return session.load_module(name)
-            except Exception as error:
-                # Whatever goes wrong before the kernel runs is the connection's fault.
-                raise ConnectionError(str(error)) from error
+            session.upload(library, target=name)
+            return session.load_module(name)
 
+        # A kernel that fails and a server that dies look alike from here: both end the session.
         try:
-            serve(encode(tuple(jobs)), encode(plan), events.append, open, session.cpu())
+            serve(encode(tuple(jobs)), encode(plan), events.append, open, session.cpu(), strict=True)
         except Exception as error:
             return " ".join(str(error).split())[-160:] or type(error).__name__
-        dead = any("failure" in event and "rpc" in event["failure"].lower() for event in events)
-        return "connection lost" if dead else None
+        return None
 
     def _session(self) -> Any:
         from tvm import rpc
