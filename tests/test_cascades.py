@@ -59,7 +59,7 @@ ROWS: dict[tuple[str, ...], Row] = {
     ("temperature",): one("softmax", RANK_1),
     ("softcap",): one("attention", RANK_1),
     ("softmax1",): one("softmax", RANK_1),
-    ("sink",): one("softmax", RANK_1),
+    ("sink",): one("attention", RANK_1),
     ("variance",): one("moments", FINITE),
     ("standard_deviation",): one("moments", FINITE),
     ("skewness",): one("moments", FINITE),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redfuser.cascade.bands import Band, find_band
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.sizes import dims_of_module, extent_of, sizes_of_call, variables_of_module
+from redfuser.cascade.tails import split_tails
 from redfuser.cascade.tir import Fragment, NotExtractable, extract_primfunc
 from redfuser.expr import Const, Expr, Load, Tensor, axis, load, number, transform
 from redfuser.extents import size_of
@@ -65,7 +66,7 @@ class _GraphReader:
             self.provenance,
             self.inputs_of,
         )
-        return graph, self.values
+        return split_tails(graph), self.values
 
     def _name(self, value: Any) -> str:
         from tvm import relax
