@@ -53,6 +53,15 @@ def test_halves_round_to_even() -> None:
     check(single("QuantizeLinear", {"x": x}, {"s": np.float32(1), "z": np.int8(0)}, opset=21), {"x": x})
 
 
+def test_the_quotient_is_rounded_to_the_type_of_the_scale() -> None:
+    x = (RNG.standard_normal(4000) * 30).astype(np.float16)
+    scale = np.float16(0.137)
+    got = lower_and_run(single("QuantizeLinear", {"x": x}, {"s": scale, "z": np.int8(3)}, opset=21), {"x": x})[0]
+    expected = np.clip(np.rint((x / scale).astype(np.float32)) + 3, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(got, expected)
+    assert (expected != np.clip(np.rint(x.astype(np.float32) / np.float32(scale)) + 3, -128, 127)).any()
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_scales_by_axis_and_by_block(axis: int) -> None:
     extent = X.shape[axis]

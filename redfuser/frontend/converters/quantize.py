@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.relax import op as R
 
 from redfuser.frontend.converters.common import (
+    HALF,
     Attributes,
     Converter,
     Inputs,
@@ -18,7 +19,7 @@ from redfuser.frontend.converters.common import (
     output_type,
     rank_of,
 )
-from redfuser.frontend.element_types import integer_limits, is_narrow
+from redfuser.frontend.element_types import element_type, integer_limits, is_narrow
 
 
 def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -36,12 +37,19 @@ def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
 
 
 def convert_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """QuantizeLinear: ``saturate(round(x / scale) + zero_point)``; halves are rounded to even."""
+    """QuantizeLinear: ``saturate(round(x / scale) + zero_point)``; halves are rounded to even.
+
+    The quotient has the type of the scale, or the one that ``precision`` names.
+    """
     data, scale, zero = inputs[0], inputs[1], optional(inputs, 2)
     axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
     wide = _wide(dtype_of(scale))
     factor = _cast(bb, _aligned(bb, scale, data, axis, block), wide)
     scaled = bb.emit(R.divide(_cast(bb, data, wide), factor))
+    precision = attributes.get("precision", 0)
+    narrow = element_type(precision) if precision else dtype_of(scale)
+    if narrow in HALF:  # of such operands, the quotient rounded to float32 first is the same
+        scaled = _cast(bb, _cast(bb, scaled, narrow), wide)
     shift = None if zero is None else _cast(bb, _aligned(bb, zero, data, axis, block), wide)
     return quantised(bb, scaled, shift, output_type(attributes), attributes)
 
