@@ -174,13 +174,15 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UnsupportedOperatorError(
                 f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}",
-                self._how_to_fix(node) if reason.endswith("must be a constant") else "",
+                self._how_to_fix(node) if node.op_type == "If" or reason.endswith("must be a constant") else "",
             ) from error
 
     def _how_to_fix(self, node: NodeProto) -> str:
-        """What to say where a converter wants a constant: small inputs of the model can be made one."""
-        names = [name for name in node.input[1:] if name in self._inputs]
-        return f"make it one: {' '.join(f'--value {name}=N' for name in names)}" if names else ""
+        """What to say where a node needs a constant: a small input of the model can be made one."""
+        parameters = node.input if node.op_type == "If" else node.input[1:]
+        read = [name for name in parameters if name in self._inputs]
+        names = read or [name for name, variable in self._inputs.items() if _is_switch(variable)]
+        return f"make it a constant: {' '.join(f'--value {name}=N' for name in names)}" if names else ""
 
     def _separate(self, result: relax.Expr | Sequence[relax.Expr]) -> Sequence[relax.Expr]:
         if not isinstance(result, relax.Expr):
@@ -223,6 +225,12 @@ def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypePro
             f"operator {node.op_type} (node '{node.name}') is not supported with {what}",
             f"fix the symbolic dimensions: {names}" if names else "",
         )
+
+
+def _is_switch(variable: relax.Var) -> bool:
+    """Whether an input is a single integer or truth value: what a model's branches depend on."""
+    info = variable.struct_info
+    return info.dtype.startswith(("bool", "int", "uint")) and all(str(extent) == "1" for extent in info.shape)
 
 
 def _is_supported(node: NodeProto) -> bool:

@@ -45,7 +45,7 @@ def test_a_number_of_elements_is_fixed_and_the_artifact_verified(tmp_path: Path)
     path = save(selection(), tmp_path)
     with pytest.raises(UnsupportedOperatorError, match="TopK") as caught:
         redfuser.compile(path, output=tmp_path / "out")
-    assert caught.value.hint == "make it one: --value k=N"
+    assert caught.value.hint == "make it a constant: --value k=N"
     artifact = redfuser.compile(path, output=tmp_path / "out", values={"k": [2]})
     assert [spec.name for spec in artifact.manifest.inputs] == ["x"]
     assert artifact.manifest.options.values == {"k": (2,)}
@@ -57,8 +57,9 @@ def test_a_number_of_elements_is_fixed_and_the_artifact_verified(tmp_path: Path)
 @pytest.mark.parametrize("condition", [0, 1])
 def test_a_fixed_condition_decides_a_branch(condition: int, tmp_path: Path) -> None:
     path = save(branch(), tmp_path)
-    with pytest.raises(UnsupportedOperatorError, match="If"):
+    with pytest.raises(UnsupportedOperatorError, match="If") as caught:
         redfuser.compile(path, output=tmp_path / "out")
+    assert caught.value.hint == "make it a constant: --value c=N"
     module = redfuser.compile(path, output=tmp_path / "out", values={"c": [condition]}).load()
     np.testing.assert_array_equal(module({"x": X})["y"], np.maximum(X, 0) if condition else -X)
 
@@ -94,3 +95,20 @@ def test_what_does_not_fit_is_refused() -> None:
     for item in ("axes", "=1", "axes=1,x", "axes=1,,2"):
         with pytest.raises(UsageError, match="NAME=NUMBERS"):
             parse_values([item])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rate", "length"), [(16000, 512), (8000, 256)])
+def test_a_published_model_whose_branches_depend_on_an_input(
+    corpus: Path, tmp_path: Path, rate: int, length: int
+) -> None:
+    path = corpus / "real" / "silero_vad__silero_vad_op18_ifless.onnx"
+    shapes = {"input": (1, length), "state": (2, 1, 128)}
+    with pytest.raises(UnsupportedOperatorError, match="If") as caught:
+        redfuser.compile(path, output=tmp_path / "out", shapes=shapes)
+    assert caught.value.hint == "make it a constant: --value sr=N"
+    artifact = redfuser.compile(path, output=tmp_path / "out", shapes=shapes, values={"sr": [rate]})
+    generator = np.random.default_rng(0)
+    feeds = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    for output in compare_with_oracle(artifact.path, path, [({}, feeds)], 1, Silent()):
+        assert output.accuracy.passed, str(output)
