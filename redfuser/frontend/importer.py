@@ -91,7 +91,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 domain = "" if node.domain in _DEFAULT_DOMAINS else f" of domain '{node.domain}'"
                 raise UnsupportedOperatorError(
                     f"operator {node.op_type}{domain} (node '{node.name}') is not supported",
-                    "replace the operator in the model, or compile the part of the model without it",
+                    (self._how_to_fix(node) if node.op_type == "If" else "")
+                    or "replace the operator in the model, or compile the part of the model without it",
                 )
 
     def _construct_nodes(self, graph: GraphProto) -> None:
@@ -174,7 +175,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UnsupportedOperatorError(
                 f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}",
-                self._how_to_fix(node) if node.op_type == "If" or reason.endswith("must be a constant") else "",
+                self._how_to_fix(node) if reason.endswith("must be a constant") else "",
             ) from error
 
     def _how_to_fix(self, node: NodeProto) -> str:
