@@ -44,6 +44,12 @@ def add_model(parser: argparse.ArgumentParser, metavar: str = "MODEL.onnx", help
         "--numerics", choices=("exact", "relaxed"), default="exact", help="relaxed: rounding may be re-ordered"
     )
     parser.add_argument(
+        "--fp32",
+        choices=("tf32", "3xtf32", "ieee"),
+        default="tf32",
+        help="float32 matrix products of fused GPU kernels: TF32, split into three of them, or without tensor cores",
+    )
+    parser.add_argument(
         "--threads", type=positive, metavar="N", help="plan kernels for N threads (default: the target's cores)"
     )
     parser.add_argument(
@@ -79,6 +85,7 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
         values=parse_values(arguments.value),
         strict=getattr(arguments, "strict", False),
         numerics=arguments.numerics,
+        fp32=arguments.fp32,
         require_fused=parse_gates(getattr(arguments, "require_fused", ())),
         fail_on_missed=getattr(arguments, "fail_on", None) == "missed",
         seed=arguments.seed,

@@ -60,7 +60,7 @@ def compile_model(model: Path, options: CompileOptions, progress: Progress) -> C
     Raises:
         RedFuserError: one of its subclasses.
     """
-    backend_for(options.target).require_tools()
+    backend_for(options.target, options.fp32).require_tools()
     return compile_analysis(analyze(model, options, progress), options, progress)
 
 
@@ -76,7 +76,7 @@ def compile_analysis(
         RedFuserError: one of its subclasses.
     """
     _require_supported(analysis, options)
-    backend = backend_for(options.target)
+    backend = backend_for(options.target, options.fp32)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
     if options.strict:
@@ -108,7 +108,7 @@ def tune_model(
     Raises:
         RedFuserError: one of its subclasses.
     """
-    backend = backend_for(options.target)
+    backend = backend_for(options.target, options.fp32)
     backend.require_tools()
     analysis = analyze(model, options, progress)
     _require_supported(analysis, options)
@@ -136,7 +136,7 @@ def bundle_model(model: Path, options: CompileOptions, folder: Path, progress: P
 
     if isinstance(options.target, CpuTarget):
         raise UsageError(f"a bundle is for a GPU, and {options.target.name} is none", "give a GPU target, say h800")
-    backend = backend_for(options.target)
+    backend = backend_for(options.target, options.fp32)
     backend.require_tools()
     analysis = analyze(model, options, progress)
     _require_supported(analysis, options)

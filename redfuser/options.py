@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from redfuser.tuning.record import TuningLock
 
 Numerics = Literal["exact", "relaxed"]
+Fp32 = Literal["tf32", "3xtf32", "ieee"]
 V = TypeVar("V")
 
 
@@ -47,6 +48,8 @@ class CompileOptions:
         values: elements of inputs that become constants, by name.
         strict: a cascade that falls back to unfused is an error.
         numerics: ``exact`` allows re-association only; ``relaxed`` also rounding against a running scale.
+        fp32: matrix products of float32 on a GPU's tensor cores: as TF32, as three of them for nearly the accuracy
+            of float32, or not there at all.
         require_fused: gates on the result.
         fail_on_missed: any unfused cascade fails the compile after the report is made.
         seed: of the inputs that kernels are checked on.
@@ -63,6 +66,7 @@ class CompileOptions:
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     strict: bool = False
     numerics: Numerics = "exact"
+    fp32: Fp32 = "tf32"
     require_fused: tuple[Gate, ...] = ()
     fail_on_missed: bool = False
     seed: int = 0

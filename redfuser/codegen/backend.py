@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from redfuser.algebra.derivation import Derivation
 from redfuser.artifact.contents import KernelFiles
 from redfuser.cascade.model import Cascade
+from redfuser.options import Fp32
 from redfuser.records import to_text
 from redfuser.report.value import NumericError
 from redfuser.targets import CpuTarget, Target
@@ -106,12 +107,16 @@ class Backend(Protocol):
         """
 
 
-def backend_for(target: Target) -> Backend:
-    """The back end of a target."""
+def backend_for(target: Target, fp32: Fp32 = "tf32") -> Backend:
+    """The back end of a target.
+
+    Args:
+        fp32: how a GPU multiplies matrices of float32.
+    """
     if isinstance(target, CpuTarget):
         from redfuser.codegen.cpu.backend import CpuBackend
 
         return CpuBackend(target)
     from redfuser.codegen.gpu.backend import GpuBackend
 
-    return GpuBackend(target)
+    return GpuBackend(target, fp32)

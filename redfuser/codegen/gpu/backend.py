@@ -12,6 +12,7 @@ from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Kernel, Placement
 from redfuser.codegen.gpu.refusal import Refused
+from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
 
@@ -30,6 +31,7 @@ class GpuBackend:
     """Implements :class:`redfuser.codegen.backend.Backend`; a kernel's code is its :class:`GpuProgram`."""
 
     target: GpuTarget
+    fp32: Fp32 = "tf32"
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _builder: Builder | None = field(default=None, init=False)
 
@@ -84,7 +86,7 @@ class GpuBackend:
         from redfuser.codegen.gpu.build import Builder
 
         if self._builder is None:
-            self._builder = self._stack.enter_context(Builder())
+            self._builder = self._stack.enter_context(Builder(fp32=self.fp32))
         return self._builder
 
 

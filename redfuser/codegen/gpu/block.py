@@ -14,6 +14,7 @@ from redfuser.codegen.gpu.storage import Storage, plan_storage
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, substitute
 from redfuser.indexing import linear, simplify
+from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Phase
 
 
@@ -24,6 +25,7 @@ class Block:
         memory: names of the tensors in memory.
         options: of the schedule.
         fast: see :class:`Writer`.
+        fp32: how products of float32 are computed.
 
     Attributes:
         declarations: of buffers, for the head of the kernel.
@@ -43,8 +45,10 @@ class Block:
         memory: Mapping[Tensor, str],
         options: Mapping[str, int],
         fast: bool,
+        fp32: Fp32,
     ) -> None:
         self.geometry, self.names, self.memory, self.options = geometry, names, memory, options
+        self.fp32 = fp32
         self.declarations: list[str] = []
         self.sizes = {"fragment": 0, "shared": 0}
         self.lines = Lines(depth=2)

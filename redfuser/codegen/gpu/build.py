@@ -19,6 +19,7 @@ from redfuser.codegen.gpu.toolkit import CudaError, compile_cuda
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Role
 from redfuser.codegen.gpu.worker import Limits, Lowered, Worker
 from redfuser.expr import Tensor
+from redfuser.options import Fp32
 from redfuser.reason import Reason
 from redfuser.records import digest
 from redfuser.targets import GpuTarget
@@ -42,11 +43,13 @@ class Builder:
         workers: processes that lower scripts.
         cache: where compiled kernels are kept; None keeps none.
         limits: of one script.
+        fp32: how products of float32 are computed.
     """
 
     workers: int = 2
     cache: KernelCache | None = field(default_factory=lambda: KernelCache(cache_folder()))
     limits: Limits = field(default_factory=Limits)
+    fp32: Fp32 = "tf32"
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _idle: SimpleQueue[Worker] = field(default_factory=SimpleQueue, init=False)
 
@@ -69,7 +72,7 @@ class Builder:
         """
         tools = find_toolchain()
         _require(type_problem(program, target))
-        scripts = emit(program)
+        scripts = emit(program, self.fp32)
         for script in scripts:
             _require(foreseen_problem(script, target))
         with ThreadPoolExecutor(self.workers) as pool:

@@ -7,34 +7,38 @@ from collections.abc import Iterator, Sequence
 from redfuser.codegen.gpu.block import Block
 from redfuser.codegen.gpu.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.grid import VARIABLES, Launch, launch
-from redfuser.codegen.gpu.operands import BY_COLUMNS
 from redfuser.codegen.gpu.precision import HALVES
 from redfuser.codegen.gpu.prepare import prepare
+from redfuser.codegen.gpu.products import BY_COLUMNS
 from redfuser.codegen.gpu.script import Lines, Names, Script
 from redfuser.codegen.gpu.statements import write_body
 from redfuser.expr import Expr, Tensor, loads
+from redfuser.options import Fp32
 from redfuser.tile.ir import Phase, Store, Tile, TileProgram
 
 #: Of a block, unless the schedule says otherwise.
 THREADS = 128
 
 
-def emit(program: TileProgram) -> tuple[Script, ...]:
+def emit(program: TileProgram, fp32: Fp32 = "tf32") -> tuple[Script, ...]:
     """Scripts in launch order; their parameters are the tensors that each phase touches.
+
+    Args:
+        fp32: how products of float32 are computed.
 
     Raises:
         Refused: the program can't be expressed, with the reason.
     """
     several = len(program.phases) > 1
     return tuple(
-        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name).script()
+        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, fp32).script()
         for number, phase in enumerate(program.phases)
     )
 
 
 class _Kernel:
-    def __init__(self, program: TileProgram, phase: Phase, name: str) -> None:
-        self.program, self.phase, self.name = program, phase, name
+    def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32) -> None:
+        self.program, self.phase, self.name, self.fp32 = program, phase, name, fp32
         self.options = dict(program.schedule.options)
         self.names = Names(*VARIABLES, name)
         self.tensors = _touched(program, phase)
@@ -44,7 +48,7 @@ class _Kernel:
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
-        block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half)
+        block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half, self.fp32)
         blocks = launch(self.phase.grid)
         for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
             self._place(block, tile, number)

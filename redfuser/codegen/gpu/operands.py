@@ -1,4 +1,4 @@
-"""Matrix products: operands brought to where tensor cores read them, in a type that they take."""
+"""Operands of matrix products, brought to where they are multiplied."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from redfuser.codegen.gpu.block import Block
 from redfuser.codegen.gpu.geometry import Span
 from redfuser.codegen.gpu.padding import same
-from redfuser.codegen.gpu.precision import HALVES, common_dtype, exact_dtype, strip_casts
+from redfuser.codegen.gpu.precision import strip_casts
 from redfuser.codegen.gpu.refusal import Refused
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, axes_of, loads
 from redfuser.indexing import linear
-from redfuser.tile.ir import Buffer, Contract, Map
-
-#: Types that tensor cores multiply; float32 as TF32.
-MULTIPLIED = frozenset({"float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "int8"})
-
-#: Option of a schedule: warps share out the columns of matrix products, where rows are too few or too wide.
-BY_COLUMNS = "by-columns"
+from redfuser.tile.ir import Buffer, Map
 
 
 @dataclass(frozen=True)
@@ -28,49 +22,6 @@ class Operand:
 
     name: str
     axes: tuple[Axis, ...]
-
-
-def write_contract(block: Block, statement: Contract, clear: bool) -> None:
-    """``target += left · right``.
-
-    Args:
-        clear: whether the target starts from 0.
-
-    Raises:
-        Refused: tensor cores can't compute it.
-    """
-    target, over = statement.target, statement.over
-    rows, columns = _target_axes(block, statement)
-    left, right = statement.left, statement.right
-    if rows not in axes_of(left):
-        left, right = right, left
-    if rows not in axes_of(left) or columns not in axes_of(right):
-        raise Refused("product", "a matrix product needs one axis of its result in each operand", statement)
-    dtype = product_dtype(block, left, right)
-    by_columns = block.options.get(BY_COLUMNS, 0)
-    first = _operand(block, left, over, rows, dtype, registers=dtype != "float32" and not by_columns)
-    second = _operand(block, right, over, columns, dtype, registers=False)
-    result = block.stored(target)
-    exact = dtype == "int8" and result.dtype != "int32"
-    extents = [block.geometry.span(axis).extent for axis in (rows, columns)]
-    sums = block.declare(f"{result.name}_int32", "fragment", extents, "int32") if exact else result.name
-    arguments = [first.name, second.name, sums]
-    arguments += ["transpose_A=True"] if first.axes[0] == over else []
-    arguments += ["transpose_B=True"] if second.axes[1] == over else []
-    arguments += [f"policy=T.GemmWarpPolicy.{'FullCol' if by_columns else 'FullRow'}"]
-    arguments += ["clear_accum=True"] if clear or exact else []
-    block.lines.add(f"T.gemm({', '.join(arguments)})")
-    if exact:
-        _add_sums(block, target, sums, clear)
-    block.padding.forget(target.tensor)
-
-
-def _add_sums(block: Block, target: Buffer, sums: str, clear: bool) -> None:
-    """Add integer sums, which tensor cores keep apart from floating-point ones, to a product's target."""
-    spans = block.geometry.wide(target.axes)
-    element = block.element(target)
-    added = f'T.cast({sums}[{block.variables(spans)}], "{block.stored(target).dtype}")'
-    block.parallel(spans, f"{element} = {added}" if clear else f"{element} = {element} + {added}")
 
 
 def copy_operand(block: Block, statement: Map) -> bool:
@@ -88,35 +39,7 @@ def copy_operand(block: Block, statement: Map) -> bool:
     return True
 
 
-def product_dtype(block: Block, left: Expr, right: Expr) -> str:
-    """The type both operands are multiplied in.
-
-    Raises:
-        Refused: tensor cores don't take it.
-    """
-    stored = {tensor: plan.dtype for tensor, plan in block.plan.items()} | block.rounded
-    narrow = [exact_dtype(operand, stored) for operand in (left, right)]
-    dtype = common_dtype(*narrow)
-    if dtype == "float32" and narrow[1] in HALVES and _probability(block, left):
-        dtype = narrow[1]
-    if dtype not in MULTIPLIED:
-        raise Refused("product-type", "tensor cores don't multiply this type", dtype)
-    return dtype
-
-
-def _probability(block: Block, value: Expr) -> bool:
-    """Values between 0 and 1 that the graph, in half precision itself, would have rounded too."""
-    return isinstance(value, Load) and value.tensor in block.probabilities and block.expressions.fast
-
-
-def _target_axes(block: Block, statement: Contract) -> tuple[Axis, Axis]:
-    spans = block.geometry.wide(statement.target.axes)
-    if len(spans) != 2:
-        raise Refused("product", "the result of a matrix product has two axes with several points", statement)
-    return spans[0].axis, spans[1].axis
-
-
-def _operand(block: Block, value: Expr, over: Axis, other: Axis, dtype: str, registers: bool) -> Operand:
+def operand(block: Block, value: Expr, over: Axis, other: Axis, dtype: str, registers: bool) -> Operand:
     """Bring an operand in place.
 
     Args:
@@ -131,19 +54,19 @@ def _operand(block: Block, value: Expr, over: Axis, other: Axis, dtype: str, reg
         kept = block.stored(buffer)
         if kept.dtype == dtype and kept.scope == "shared" and _clean(block, buffer, over):
             return Operand(kept.name, kept.axes)
-        return _computed(block, value, kept.axes, over, dtype, registers and kept.scope == "fragment")
+        return computed(block, value, kept.axes, over, dtype, registers and kept.scope == "fragment")
     if isinstance(bare, Load):
         order = _order(bare, over, other, dtype)
         region = _region(block, bare, order, {over}) if bare.dtype == dtype else None
         if region is None:
-            return _computed(block, value, order, over, dtype, False)
+            return computed(block, value, order, over, dtype, False)
         shape = [block.geometry.span(axis).extent for axis in order]
         name = block.declare(f"{bare.tensor.name}_shared", "shared", shape, dtype)
         block.lines.add(f"T.copy({region}, {name})")
         return Operand(name, order)
     widest = max(loads(value), key=lambda node: len(axes_of(node)), default=None)
     order = (other, over) if registers else _order(widest, over, other, dtype)
-    return _computed(block, value, order, over, dtype, registers)
+    return computed(block, value, order, over, dtype, registers)
 
 
 def _clean(block: Block, buffer: Buffer, over: Axis) -> bool:
@@ -151,8 +74,14 @@ def _clean(block: Block, buffer: Buffer, over: Axis) -> bool:
     return not block.geometry.span(over).ragged or same(block.padding.known.get((buffer.tensor, over)), 0)
 
 
-def _computed(block: Block, value: Expr, order: tuple[Axis, ...], over: Axis, dtype: str, registers: bool) -> Operand:
-    """Evaluate an operand element by element, 0 outside the axis summed."""
+def computed(
+    block: Block, value: Expr, order: tuple[Axis, ...], over: Axis, dtype: str, registers: bool, part: str = "{}"
+) -> Operand:
+    """Evaluate an operand element by element, 0 outside the axis summed.
+
+    Args:
+        part: format of the part of a value that is kept.
+    """
     spans = block.geometry.wide(order)
     bare = strip_casts(value)
     named = bare.tensor.name if isinstance(bare, Load) else "operand"
@@ -160,7 +89,7 @@ def _computed(block: Block, value: Expr, order: tuple[Axis, ...], over: Axis, dt
     name = block.declare(f"{named}_{dtype}", scope, [span.extent for span in spans], dtype)
     clean = same(block.padding.value(value, over), 0)
     text = block.inside([] if clean else [block.geometry.span(over)], value, 0, dtype)
-    block.parallel(spans, f"{name}[{block.variables(spans)}] = {text}")
+    block.parallel(spans, f"{name}[{block.variables(spans)}] = {part.format(text)}")
     return Operand(name, order)
 
 

@@ -9,7 +9,7 @@ from math import prod
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.geometry import power_of_two
-from redfuser.codegen.gpu.operands import BY_COLUMNS
+from redfuser.codegen.gpu.products import BY_COLUMNS
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
 from redfuser.tile.common import streams

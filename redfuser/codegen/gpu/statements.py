@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from redfuser.codegen.gpu.block import Block
 from redfuser.codegen.gpu.expressions import constant
 from redfuser.codegen.gpu.geometry import Span, aligned
-from redfuser.codegen.gpu.operands import copy_operand, write_contract
+from redfuser.codegen.gpu.operands import copy_operand
 from redfuser.codegen.gpu.padding import Value, same, wanted
+from redfuser.codegen.gpu.products import write_contract
 from redfuser.codegen.gpu.reductions import write_reduce
 from redfuser.codegen.gpu.refusal import Refused
 from redfuser.expr import Expr, Op, loads, op

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from redfuser.codegen.gpu import Refused, emit
-from tests.codegen.gpu.programs import Attention, program
+from redfuser.options import Fp32
+from tests.codegen.gpu.programs import Attention, program, quantised_product
 from tests.golden import Golden
+
+FP32: tuple[Fp32, ...] = ("tf32", "3xtf32", "ieee")
 
 
 @pytest.mark.parametrize(("tile", "threads"), [(128, 256), (64, 128)])
@@ -25,3 +28,25 @@ def test_whole_tiles_need_no_guards() -> None:
 def test_a_tile_that_is_not_whole_on_chip_is_refused() -> None:
     with pytest.raises(Refused, match="tile-size"):
         emit(program(Attention().cascade(), i=96, j=64))
+
+
+def test_products_of_float32_as_asked_for() -> None:
+    tiles = program(Attention(dtype="float32").cascade(), i=64, j=64)
+    products = {fp32: emit(tiles, fp32)[0].text.count("T.gemm(") for fp32 in FP32}
+    assert products == {"tf32": 2, "3xtf32": 6, "ieee": 0}
+
+
+def test_half_precision_is_multiplied_as_it_is() -> None:
+    tiles = program(Attention().cascade(), i=64, j=64)
+    assert emit(tiles, "ieee") == emit(tiles)
+
+
+def test_integers_are_summed_as_integers() -> None:
+    cascade = quantised_product(64, 128, 64, "int8", 127.0)
+    [script] = emit(program(cascade, "resident", i=64, j=64))
+    assert 'g_int32 = T.alloc_fragment((64, 64), "int32")' in script.text
+
+
+def test_a_product_of_three_axes_is_refused() -> None:
+    with pytest.raises(Refused, match="two axes with several points"):
+        emit(program(Attention(heads=4).cascade(), h=4, i=64, j=64))

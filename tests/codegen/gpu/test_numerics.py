@@ -10,6 +10,8 @@ from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Builder, GpuProgram, Refused
 from redfuser.codegen.gpu.schedule import candidates
+from redfuser.codegen.gpu.toolchain import Toolchain
+from redfuser.options import Fp32
 from redfuser.tile import TileProgram, build, interpret
 from tests.codegen.gpu.programs import Array, Attention, gpu, quantised_product, random_inputs, softmax
 from tests.emulator.emulator import available, poisoned, run_program
@@ -73,3 +75,10 @@ def test_rows(rows: int, length: int, builder: Builder) -> None:
     inputs = random_inputs(cascade)
     inputs["x"][0, : length // 2] = -np.inf
     check(builder, cascade, "a100-80g", inputs)
+
+
+@pytest.mark.parametrize("fp32", ["3xtf32", "ieee"])
+def test_float32_products_as_accurate_as_float32(fp32: Fp32, toolchain: Toolchain) -> None:
+    cascade = Attention(dtype="float32", heads=1, q_len=40, kv_len=50, dim=32, v_dim=32).cascade()
+    with Builder(workers=1, cache=None, fp32=fp32) as builder:
+        check(builder, cascade, "a10", random_inputs(cascade))
