@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from redfuser.binding import dims_in
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Axis, Const, Expr, Load, Op, walk
+from redfuser.expr import Axis, Const, Expr, Load, Op, Symbol, walk
 
 
 def cascade_digest(cascade: Cascade) -> str:
     """SHA-256 of a canonical cascade, as hexadecimal text; names of ONNX nodes don't enter."""
     writer = _Writer()
     writer.line("axis", *map(writer.axis, (cascade.axis, *cascade.rows)))
+    for dim in dims_in(cascade):
+        writer.line("dim", dim.name, str(dim.low), str(dim.high))
     writer.line("inputs", *map(str, cascade.inputs))
     for item in (*cascade.producers, *cascade.reductions):
         writer.reduction(item)
@@ -58,5 +61,7 @@ def _label(node: Expr) -> Iterable[str]:
         return "axis", node.name, str(node.extent)
     if isinstance(node, Load):
         return "load", str(node.tensor)
+    if isinstance(node, Symbol):
+        return "size", str(node.size)
     assert isinstance(node, Op)
     return "op", node.name

@@ -175,11 +175,15 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UnsupportedOperatorError(
                 f"operator {node.op_type} (node '{node.name}') is not supported as used here: {reason}",
-                self._how_to_fix(node) if reason.endswith("must be a constant") else "",
+                self._how_to_fix(node, reason),
             ) from error
 
-    def _how_to_fix(self, node: NodeProto) -> str:
-        """What to say where a node needs a constant: a small input of the model can be made one."""
+    def _how_to_fix(self, node: NodeProto, reason: str = "must be a constant") -> str:
+        """What to say where a node needs a constant or a static shape: the user can give either."""
+        if "symbolic dimension" in reason:
+            return f"fix the symbolic dimensions: {' '.join(f'--dim {name}=N' for name in self.symbols.ranges)}"
+        if not reason.endswith("must be a constant"):
+            return ""
         parameters = node.input if node.op_type == "If" else node.input[1:]
         read = [name for name in parameters if name in self._inputs]
         names = read or [name for name, variable in self._inputs.items() if _is_switch(variable)]

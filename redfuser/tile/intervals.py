@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from redfuser.expr import Axis, Const, Expr, Load, Op
+from redfuser.expr import Axis, Const, Expr, Load, Op, Symbol
+from redfuser.extents import least, most
 
 #: Largest finite number of each type that values are computed in.
 LARGEST = {
@@ -56,7 +57,9 @@ def interval_of(expr: Expr, known: Known) -> Interval | None:
         number = float(expr.value)
         return None if math.isnan(number) else Interval(number, number)
     if isinstance(expr, Axis):
-        return Interval(0.0, float(max(expr.extent - 1, 0)))
+        return Interval(0.0, float(max(most(expr.extent) - 1, 0)))
+    if isinstance(expr, Symbol):
+        return Interval(float(least(expr.size)), float(most(expr.size)))
     if isinstance(expr, Load):
         return known(expr)
     assert isinstance(expr, Op)

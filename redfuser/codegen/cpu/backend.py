@@ -46,11 +46,12 @@ class CpuBackend:
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
         """TIR; run here against the interpreter, if this processor can."""
-        from redfuser.codegen.cpu import check_kernel, generate, resources
+        from redfuser.codegen.cpu import check_compiled, compile_kernel, generate, read_assembly
 
         function = generate(program, self.target)
-        used = resources(function, self.target)
-        error = check_kernel(program, function, self.target, seed)
+        kernel = compile_kernel(function, self.target, len(program.outputs))
+        used = read_assembly(kernel.assembly())
+        error = check_compiled(program, kernel, self.target, seed)
         return Kernel(program, function, {"kernel.tir": f"{function.script()}\n"}, used, error)
 
     def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:

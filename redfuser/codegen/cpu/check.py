@@ -38,9 +38,13 @@ def check_kernel(program: TileProgram, function: PrimFunc, target: CpuTarget, se
     Returns:
         ``None`` if this machine can't run the target's code.
     """
+    return check_compiled(program, compile_kernel(function, target, len(program.outputs)), target, seed)
+
+
+def check_compiled(program: TileProgram, kernel: CompiledKernel, target: CpuTarget, seed: int) -> NumericError | None:
+    """:func:`check_kernel` of a kernel that is machine code already."""
     if not runs_here(target):
         return None
-    kernel = compile_kernel(function, target, len(program.outputs))
     # A logarithm may need positive inputs to give numbers at all.
     worst = _worst(program, kernel, trial_inputs, seed) or _worst(program, kernel, positive_inputs, seed)
     if worst is None:
