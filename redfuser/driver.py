@@ -240,6 +240,7 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
                 outcome.reason,
                 ends,
                 describe_choice(outcome.record) if outcome.record is not None else None,
+                outcome.kernel.resources if outcome.kernel else None,
             )
         )
     for number, rejected in enumerate(analysis.detection.rejected):

@@ -130,7 +130,7 @@ def _manifest(compiled: CompiledModule, options: CompileOptions, folder: Path) -
         inputs=compiled.inputs,
         outputs=compiled.outputs,
         dims=compiled.dims,
-        tools=tool_versions(),
+        tools=tool_versions(compiled.report.target.kind),
         files=files,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.detect import Boundary, Rejected
@@ -46,11 +46,13 @@ def describe_cascade(
     reason: Reason | None,
     boundaries: Iterable[Boundary] = (),
     choice: ChoiceEntry | None = None,
+    resources: Mapping[str, int] | None = None,
 ) -> CascadeEntry:
     """A cascade and what became of it; it is fused exactly where there is no reason against it.
 
     Args:
         derived: the canonical cascade that ``derivation`` is of.
+        resources: what its kernel uses.
     """
     names = [tensor.name for tensor in cascade.inputs]
     return CascadeEntry(
@@ -69,6 +71,7 @@ def describe_cascade(
         time=time,
         error=error,
         boundaries=tuple(BoundaryEntry(boundary.onnx_nodes, boundary.reason) for boundary in boundaries),
+        resources=dict(resources or {}),
     )
 
 

@@ -109,6 +109,9 @@ def _section(entry: CascadeEntry) -> Section:
         blocks.append(Block("memory traffic", tuple(_traffic(entry.traffic))))
     if entry.time is not None:
         blocks.append(Block("time", (f"{entry.time.value_us:.4g} us ({entry.time.how})",)))
+    if entry.resources:
+        used = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in entry.resources.items())
+        blocks.append(Block("resources", (used,)))
     if entry.error is not None:
         blocks.append(Block("error against float64", (_error(entry.error),)))
     ends = [f"{', '.join(b.onnx_nodes)}: {b.reason.text} [{b.reason.code}]" for b in entry.boundaries]

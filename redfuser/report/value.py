@@ -232,6 +232,7 @@ class CascadeEntry:
         schedule: the choices made, by name.
         choice: how they were made; null where nothing was measured.
         boundaries: where the cascade ends although a reduction that uses it follows.
+        resources: what the compiler says of the kernel: registers, shared memory, spills and the like, by name.
     """
 
     id: str
@@ -249,6 +250,7 @@ class CascadeEntry:
     time: Time | None = None
     error: NumericError | None = None
     boundaries: tuple[BoundaryEntry, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -12,7 +12,7 @@ from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import Target
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.space import Survey
-from redfuser.versions import tool_versions
+from redfuser.versions import GPU_TOOLS, tool_versions
 
 SCHEMA: Literal["redfuser.tuning/2"] = "redfuser.tuning/2"
 #: Tools whose version changes machine code.
@@ -105,7 +105,7 @@ class TuningLock:
     @staticmethod
     def make(target: Target, kernels: Mapping[str, Record]) -> TuningLock:
         """The lock of records found for a target with the tools installed here."""
-        return TuningLock(SCHEMA, target.name, digest(target), code_tools(), kernels)
+        return TuningLock(SCHEMA, target.name, digest(target), code_tools(target), kernels)
 
     def find(self, cascade: str) -> Record | None:
         """The record of a cascade, by its digest."""
@@ -115,7 +115,7 @@ class TuningLock:
         """Why the lock can't serve a compile for a target with the tools installed here; empty if it can."""
         if self.target_digest != digest(target):
             return f"it was made for another target ({self.target})"
-        for name, version in code_tools().items():
+        for name, version in code_tools(target).items():
             if self.tools.get(name) != version:
                 return f"it was made with {name} {self.tools.get(name, 'absent')}, and {version} is installed"
         return ""
@@ -135,10 +135,11 @@ class TuningLock:
         return "\n".join(lines)
 
 
-def code_tools() -> dict[str, str]:
-    """Versions of the tools that machine code depends on."""
-    versions = tool_versions()
-    return {name: versions[name] for name in CODE_TOOLS}
+def code_tools(target: Target) -> dict[str, str]:
+    """Versions of the tools that machine code for a target depends on."""
+    versions = tool_versions(target.kind)
+    names = (*CODE_TOOLS, *(GPU_TOOLS if target.kind == "gpu" else ()))
+    return {name: versions[name] for name in names}
 
 
 def read_lock(path: Path) -> TuningLock:

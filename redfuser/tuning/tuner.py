@@ -119,7 +119,7 @@ class Tuner:
                 "derivation": str(task.derivation),
                 "target": options.target,
                 "numerics": options.numerics,
-                "tools": code_tools(),
+                "tools": code_tools(options.target),
                 "generator": generator_digest(),
                 "machine": self.where,
                 "trials": options.trials,

@@ -94,6 +94,9 @@ def test_nothing_is_claimed_as_measured(artifact: Path) -> None:
     times = [entry["time"] for entry in report["cascades"] if entry["time"] is not None]
     assert all(time["how"] == "modelled" for time in times)
     assert all(entry["error"] is None for entry in report["cascades"])
+    assert all(entry["resources"]["registers"] > 0 for entry in report["cascades"])
+    tools = json.loads((artifact / "manifest.json").read_text())["tools"]
+    assert {"tilelang", "nvidia-cuda-nvcc"} <= set(tools) and "absent" not in tools["tilelang"]
 
 
 @pytest.mark.parametrize("command", [["run"], ["verify", "--model", str(MODEL)]])
