@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 def place(arguments: argparse.Namespace, options: CompileOptions, shown: Progress) -> Iterator[Chooser | None]:
     """What decides where not this machine does."""
     from redfuser.tuning.elsewhere import exporting, importing, tracked
-    from redfuser.tuning.rpc import parse_tracker
+    from redfuser.tuning.timing.rpc import parse_tracker
 
     with ExitStack() as stack:
         if arguments.tracker is not None:

@@ -15,11 +15,11 @@ from redfuser.bench.timing import interleaved
 from redfuser.driver import analyze, compile_analysis
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.choose import Chooser, untuned
-from redfuser.tuning.cpu_cost import CpuModel
-from redfuser.tuning.rates import CpuRates
+from redfuser.tuning.costs.cpu import CpuModel
+from redfuser.tuning.costs.rates import CpuRates
 from redfuser.tuning.record import Record, ScheduleRecord
-from redfuser.tuning.space import Candidate
 from redfuser.tuning.spaces import space_of
+from redfuser.tuning.spaces.space import Candidate
 from redfuser.tuning.task import Task
 
 SEGMENTS = (2, 4, 8, 16)

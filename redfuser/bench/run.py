@@ -18,9 +18,9 @@ from redfuser.errors import UsageError
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.value import FusionReport
 from redfuser.targets import CpuTarget
-from redfuser.tuning.calibrate import calibrated, peak_gflops
+from redfuser.tuning.costs.calibrate import calibrated, peak_gflops
+from redfuser.tuning.costs.rates import CpuRates
 from redfuser.tuning.fingerprint import machine_name
-from redfuser.tuning.rates import CpuRates
 from redfuser.versions import installed
 
 VERSIONS = ("redfuser", "apache-tvm", "onnxruntime", "torch")
@@ -144,9 +144,9 @@ def bench(options: CompileOptions, progress: Progress, rounds: int, roofline: bo
     Args:
         roofline: whether to measure the rates, before anything else runs; else they are nominal.
     """
-    from redfuser.tuning.builder import Builder
     from redfuser.tuning.cache import Cache, cache_folder
-    from redfuser.tuning.runner import LocalRunner
+    from redfuser.tuning.timing.builder import Builder
+    from redfuser.tuning.timing.runner import LocalRunner
 
     with tempfile.TemporaryDirectory(prefix="redfuser-bench-") as folder:
         made = Bench(options, progress, rounds, Path(folder))

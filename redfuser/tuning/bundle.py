@@ -16,11 +16,11 @@ from redfuser.errors import OutputError, UsageError
 from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import Target
 from redfuser.tile.ir import TileProgram
-from redfuser.tuning import measure
-from redfuser.tuning.job import Failure, Job, Plan, Timing
 from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord
 from redfuser.tuning.search import MARGIN
-from redfuser.tuning.space import Candidate
+from redfuser.tuning.spaces.space import Candidate
+from redfuser.tuning.timing import measure
+from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
 
 Build = Callable[[TileProgram], Job | Failure]
 

@@ -1,6 +1,6 @@
 """Modelled time. Always reported as modelled, never as measured.
 
-Two models: a roofline over compulsory traffic, which no kernel can beat, and :mod:`redfuser.tuning.cpu_cost`, which
+Two models: a roofline over compulsory traffic, which no kernel can beat, and :mod:`redfuser.tuning.costs.cpu`, which
 tells the candidates of one cascade apart.
 """
 

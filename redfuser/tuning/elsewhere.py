@@ -19,7 +19,7 @@ from redfuser.tuning.task import Task
 @contextmanager
 def tracked(options: CompileOptions, progress: Progress, host: str, port: int, key: str) -> Iterator[Chooser]:
     """Times candidates on servers behind a tracker."""
-    from redfuser.tuning.rpc import RpcRunner
+    from redfuser.tuning.timing.rpc import RpcRunner
     from redfuser.tuning.tuner import tuning
 
     with tuning(options, progress, 1, RpcRunner(host, port, key), where=f"rpc {key}") as tuner:
@@ -34,11 +34,11 @@ def exporting(options: CompileOptions, progress: Progress, folder: Path) -> Iter
         OutputError: the folder can't be used.
         UnsupportedTargetError: candidates for the target can't be bundled.
     """
-    from redfuser.tuning.builder import Builder
     from redfuser.tuning.bundle import Exporter
-    from redfuser.tuning.cpu_cost import CpuModel
-    from redfuser.tuning.rates import CpuRates
+    from redfuser.tuning.costs.cpu import CpuModel
+    from redfuser.tuning.costs.rates import CpuRates
     from redfuser.tuning.spaces import space_of
+    from redfuser.tuning.timing.builder import Builder
     from redfuser.tuning.tuner import rank
 
     target = options.target

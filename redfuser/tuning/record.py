@@ -11,7 +11,7 @@ from redfuser.errors import UsageError
 from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import Target
 from redfuser.tile.ir import Schedule
-from redfuser.tuning.space import Survey
+from redfuser.tuning.spaces.space import Survey
 from redfuser.versions import GPU_TOOLS, tool_versions
 
 SCHEMA: Literal["redfuser.tuning/2"] = "redfuser.tuning/2"

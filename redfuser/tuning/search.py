@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from redfuser.tile.ir import Schedule
-from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
-from redfuser.tuning.runner import Runner
-from redfuser.tuning.space import Candidate
+from redfuser.tuning.spaces.space import Candidate
+from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
+from redfuser.tuning.timing.runner import Runner
 
 #: Candidates timed together, the best so far among them.
 BATCH = 8

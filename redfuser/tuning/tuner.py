@@ -17,16 +17,16 @@ from redfuser.records import digest
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.cache import Cache, cache_folder
-from redfuser.tuning.calibrate import calibrated
-from redfuser.tuning.cpu_cost import CpuModel
+from redfuser.tuning.costs.calibrate import calibrated
+from redfuser.tuning.costs.cpu import CpuModel
+from redfuser.tuning.costs.rates import CpuRates
 from redfuser.tuning.fingerprint import generator_digest, machine_name
-from redfuser.tuning.rates import CpuRates
 from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, code_tools
-from redfuser.tuning.runner import LocalRunner, Runner
 from redfuser.tuning.search import Effort, Search, Trial, Winner
-from redfuser.tuning.space import Candidate, Survey
 from redfuser.tuning.spaces import space_of
+from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
+from redfuser.tuning.timing.runner import LocalRunner, Runner
 
 RECORDS, TRIALS = "records", "trials"
 
@@ -128,7 +128,7 @@ class Tuner:
         )
 
     def _search(self, task: Task, key: str) -> Record | None:
-        from redfuser.tuning.builder import Builder
+        from redfuser.tuning.timing.builder import Builder
 
         assert isinstance(self.options.target, CpuTarget)
         self.progress.stage(f"tune {task.name}")

@@ -16,7 +16,7 @@ from redfuser.errors import OutputError, UsageError
 from redfuser.options import CompileOptions, Silent
 from redfuser.targets import load_target
 from redfuser.tuning.elsewhere import exporting, importing
-from redfuser.tuning.rpc import parse_tracker
+from redfuser.tuning.timing.rpc import parse_tracker
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
 from redfuser.tuning.search import BATCH, Effort, Search, Trial, Winner, distance
-from redfuser.tuning.space import Candidate
+from redfuser.tuning.spaces.space import Candidate
+from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 
 
 def candidate(tile: int, segments: int = 1) -> Candidate:

@@ -23,7 +23,7 @@ from redfuser.tile.ir import Phase, Reduce, Schedule, Statement, Store, Stream, 
 from redfuser.tile.sharing import EXPENSIVE, values
 from redfuser.tile.skipping import SKIP_HIDDEN
 from redfuser.tuning.cost import Cost
-from redfuser.tuning.rates import CpuRates
+from redfuser.tuning.costs.rates import CpuRates
 
 #: Cost of an operator in exponentials; other expensive ones count as one and a half.
 IN_EXPONENTIALS = {"exp": 1.0, "exp2": 0.9, "div": 0.4, "sqrt": 0.5, "rsqrt": 0.6, "sigmoid": 1.4, "tanh": 1.5}

@@ -30,9 +30,9 @@ def serve(
     """Load, warm and time kernels.
 
     Args:
-        jobs: data of :class:`redfuser.tuning.job.Job`.
-        plan: data of :class:`redfuser.tuning.job.Plan`.
-        answer: is given the events that :mod:`redfuser.tuning.worker` describes.
+        jobs: data of :class:`redfuser.tuning.timing.job.Job`.
+        plan: data of :class:`redfuser.tuning.timing.job.Plan`.
+        answer: is given the events that :mod:`redfuser.tuning.timing.worker` describes.
         open: loads a library.
         device: where the kernels run.
         strict: whether a kernel that fails ends everything, instead of being answered for.

@@ -10,7 +10,7 @@ from redfuser.codegen.cpu import generate
 from redfuser.targets import CpuTarget
 from redfuser.tile import verify
 from redfuser.tile.ir import TileProgram
-from redfuser.tuning.job import Failure, Job, arguments_of
+from redfuser.tuning.timing.job import Failure, Job, arguments_of
 
 KERNEL = "candidate"
 

@@ -1,8 +1,8 @@
 """The process that times kernels, so that one that crashes takes nothing else with it.
 
-Started as ``python -m redfuser.tuning.worker``. Reads one request a line: ``{"jobs": [Job…], "plan": Plan}``. Answers
-with one line for each event: ``{"ready": true}`` once, when it has started; ``{"begin": n}`` before job n runs, so
-that its death can be blamed on it; ``{"job": n, "seconds": […]}`` or ``{"job": n, "failure": "…"}``;
+Started as ``python -m redfuser.tuning.timing.worker``. Reads one request a line: ``{"jobs": [Job…], "plan": Plan}``.
+Answers with one line for each event: ``{"ready": true}`` once, when it has started; ``{"begin": n}`` before job n
+runs, so that its death can be blamed on it; ``{"job": n, "seconds": […]}`` or ``{"job": n, "failure": "…"}``;
 ``{"done": true}`` at the end of a request.
 """
 
@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-from redfuser.tuning.measure import serve
+from redfuser.tuning.timing.measure import serve
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ from redfuser.records import digest
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Schedule, Statement, Store, Stream, Tile, TileProgram
 from redfuser.tuning.cache import Cache
+from redfuser.tuning.costs.rates import CpuRates
 from redfuser.tuning.fingerprint import generator_digest, machine_name
-from redfuser.tuning.job import Failure, Job, Plan, Timing
-from redfuser.tuning.rates import CpuRates
-from redfuser.tuning.runner import Runner
+from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
+from redfuser.tuning.timing.runner import Runner
 
 RATES = "rates"
 #: Points of an on-chip buffer, times that a block goes through it, sides of a matrix product, elements copied.

@@ -13,8 +13,8 @@ from typing import Any
 
 from redfuser.errors import MissingToolError, UsageError
 from redfuser.records import encode
-from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
-from redfuser.tuning.measure import serve
+from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
+from redfuser.tuning.timing.measure import serve
 
 #: Sessions that may end while a job runs before the job is to blame; seconds that one may last.
 STRIKES, SESSION_SECONDS = 2, 120

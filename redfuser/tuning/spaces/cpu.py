@@ -16,7 +16,7 @@ from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.schedule import contiguous_axis, default_schedule, has_products, stationary_row
 from redfuser.tile.skipping import SKIP_HIDDEN
 from redfuser.tile.strategies import build
-from redfuser.tuning.space import Knob, Limit, Point, Rule, Space
+from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.errors import UnsupportedTargetError
 from redfuser.targets import CpuTarget, Target
-from redfuser.tuning.space import Space
+from redfuser.tuning.spaces.space import Space
 
 
 def space_of(cascade: Cascade, derivation: Derivation, target: Target) -> Space:
@@ -16,7 +16,7 @@ def space_of(cascade: Cascade, derivation: Derivation, target: Target) -> Space:
         UnsupportedTargetError: no space is known for such targets.
     """
     if isinstance(target, CpuTarget):
-        from redfuser.tuning.cpu_space import cpu_space
+        from redfuser.tuning.spaces.cpu import cpu_space
 
         return cpu_space(cascade, derivation, target)
     raise UnsupportedTargetError(f"{target.name} can't be tuned for in this version", "tune for a CPU target")

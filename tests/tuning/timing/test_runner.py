@@ -12,8 +12,8 @@ from redfuser.algebra import derive
 from redfuser.expr import axis
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import build, default_schedule
-from redfuser.tuning.job import Failure, Job, Plan, Timing
-from redfuser.tuning.runner import LocalRunner
+from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
+from redfuser.tuning.timing.runner import LocalRunner
 from tests.tile.build import Rows
 
 QUICK = Plan(3, 0.1)
@@ -22,7 +22,7 @@ QUICK = Plan(3, 0.1)
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     """A softmax of a few rows."""
-    from redfuser.tuning.builder import Builder
+    from redfuser.tuning.timing.builder import Builder
 
     cascade = Rows(axis("i", 8), axis("l", 64)).softmax()
     derivation = derive(cascade)

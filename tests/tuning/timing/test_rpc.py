@@ -17,9 +17,9 @@ import pytest
 
 from redfuser.errors import MissingToolError
 from redfuser.targets import CpuTarget, load_target
-from redfuser.tuning.calibrate import programs
-from redfuser.tuning.job import Failure, Job, Plan, Timing
-from redfuser.tuning.rpc import RpcRunner
+from redfuser.tuning.costs.calibrate import programs
+from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
+from redfuser.tuning.timing.rpc import RpcRunner
 
 QUICK = Plan(3, 0.5)
 
@@ -77,7 +77,7 @@ def farm() -> Iterator[Farm]:
 
 @pytest.mark.slow
 def test_a_server_that_dies_costs_an_attempt(farm: Farm, tmp_path: Path) -> None:
-    from redfuser.tuning.builder import Builder
+    from redfuser.tuning.timing.builder import Builder
 
     target = load_target("cpu")
     assert isinstance(target, CpuTarget)

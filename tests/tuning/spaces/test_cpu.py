@@ -11,9 +11,9 @@ from redfuser.expr import axis
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import default_schedule, verify
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tuning.cpu_space import on_chip_bytes
-from redfuser.tuning.space import Knob, Limit, Point, Rule, Space, Survey
 from redfuser.tuning.spaces import space_of
+from redfuser.tuning.spaces.cpu import on_chip_bytes
+from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, Survey
 from tests.tile.build import Attention, Rows
 
 CPU = CpuTarget("test", "", "x86-64-v4", 512, 2, 32, 1024, 3.0, 40.0)

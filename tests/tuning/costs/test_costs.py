@@ -13,15 +13,15 @@ from redfuser.expr import axis
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import build, verify
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tuning import calibrate
 from redfuser.tuning.cache import Cache
-from redfuser.tuning.calibrate import calibrated, programs
 from redfuser.tuning.cost import Cost
-from redfuser.tuning.cpu_cost import CpuModel
-from redfuser.tuning.job import Failure, Job, Plan, Result, Timing
-from redfuser.tuning.rates import CpuRates
-from redfuser.tuning.space import Survey
+from redfuser.tuning.costs import calibrate
+from redfuser.tuning.costs.calibrate import calibrated, programs
+from redfuser.tuning.costs.cpu import CpuModel
+from redfuser.tuning.costs.rates import CpuRates
 from redfuser.tuning.spaces import space_of
+from redfuser.tuning.spaces.space import Survey
+from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 from redfuser.tuning.tuner import rank
 from tests.tile.build import Attention, Rows
 

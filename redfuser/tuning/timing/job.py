@@ -1,4 +1,4 @@
-"""What a measuring process is told and what it answers: lines of JSON, see :mod:`redfuser.tuning.worker`."""
+"""What a measuring process is told and what it answers: lines of JSON, see :mod:`redfuser.tuning.timing.worker`."""
 
 from __future__ import annotations
 

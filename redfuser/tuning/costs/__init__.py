@@ -1,0 +1,1 @@
+"""How fast a machine is, and what a kernel should take on it."""

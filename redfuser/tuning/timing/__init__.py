@@ -1,0 +1,1 @@
+"""Compiling candidates and timing them: in a process of its own, on servers, or by a script that travels."""
