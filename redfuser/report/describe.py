@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from redfuser.binding import USUAL_SIZE
 from redfuser.report.document import Block, Document, Section
 from redfuser.report.paper import derivation_lines
 from redfuser.report.value import CascadeEntry, FusionReport, NumericError, ReductionEntry, Traffic
@@ -32,7 +33,9 @@ def summary_lines(report: FusionReport) -> list[str]:
     lines += [f"not fused: {text}" for text in _reasons(report.cascades)]
     gain = _total_traffic(report.cascades)
     if gain is not None:
-        lines.append(f"fused cascades: {describe_traffic(gain)}")
+        symbolic = any(isinstance(extent, str) for spec in report.model.inputs for extent in spec.shape)
+        where = f" (symbolic dimensions taken as {USUAL_SIZE}, or the nearest in range)" if symbolic else ""
+        lines.append(f"fused cascades: {describe_traffic(gain)}{where}")
     return lines
 
 

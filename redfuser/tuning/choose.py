@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from redfuser.binding import dims_in
 from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backend import backend_for
 from redfuser.errors import LockMissError
@@ -46,7 +47,8 @@ def chooser(options: CompileOptions, progress: Progress, tasks: int) -> Iterator
                 raise LockMissError(
                     f"the tuning lock has no schedule for {task.name}", "tune again: redfuser tune MODEL -o LOCK"
                 )
-            found = tuner.tune(task) if tuner is not None else None
+            # Sizes that are known on the call only give no time to measure.
+            found = tuner.tune(task) if tuner is not None and not dims_in(task.cascade) else None
             return found or untuned(task, options)
 
         yield choose
