@@ -51,6 +51,10 @@ GRAPHS: dict[str, str] = {
     "sink": """g (float[6,40] x, float[6,1] sink, float[40,8] v) => (float[6,8] y)
         <int64[1] a = {-1}, int64[1] zero = {0}, int64[1] end = {40}, int64[1] one = {1}> {
         c = Concat<axis=-1>(x, sink)  p = Softmax<axis=-1>(c)  q = Slice(p, zero, end, one)  y = MatMul(q, v) }""",
+    "sink_of_shifted_scores": """g (float[6,40] x, float[6,1] sink, float[40,8] v) => (float[6,8] y)
+        <int64[1] a = {-1}, int64[1] zero = {0}, int64[1] end = {40}, int64[1] one = {1}> {
+        c = Concat<axis=-1>(x, sink)  m = ReduceMax<keepdims=1>(c, a)  d = Sub(c, m)  p = Softmax<axis=-1>(d)
+        q = Slice(p, zero, end, a, one)  y = MatMul(q, v) }""",
     "variance": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}> {
         m = ReduceMean<keepdims=1>(x, a)  d = Sub(x, m)  q = Mul(d, d)  y = ReduceMean<keepdims=1>(q, a) }""",
     "standard_deviation": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}> {

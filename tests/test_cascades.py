@@ -60,6 +60,7 @@ ROWS: dict[tuple[str, ...], Row] = {
     ("softcap",): one("attention", RANK_1),
     ("softmax1",): one("softmax", RANK_1),
     ("sink",): one("attention", RANK_1),
+    ("sink_of_shifted_scores",): one("attention", FINITE),
     ("variance",): one("moments", FINITE),
     ("standard_deviation",): one("moments", FINITE),
     ("skewness",): one("moments", FINITE),

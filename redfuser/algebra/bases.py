@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from redfuser.algebra import names
 from redfuser.algebra.analysis import Analysis
-from redfuser.algebra.printing import times
+from redfuser.algebra.printing import times, to_expr
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, index, number, op, substitute, walk
 
@@ -26,11 +26,13 @@ class Needs:
         based: results that need one: those some later map streams, and what their own bases are made of.
         divided: results that a map divides by, or takes the logarithm of: their base isn't 0.
         compared: results that maps only compare with: their base is the running value, infinite or not.
+        moved: extrema that an earlier result is applied to at the end: their base isn't their running value.
     """
 
     based: frozenset[Tensor]
     divided: frozenset[Tensor]
     compared: frozenset[Tensor]
+    moved: frozenset[Tensor]
 
 
 def needs(analyses: tuple[Analysis, ...]) -> Needs:
@@ -38,7 +40,7 @@ def needs(analyses: tuple[Analysis, ...]) -> Needs:
     needed: set[Tensor] = set()
     for analysis in reversed(analyses):
         needed |= analysis.streamed_results
-        if analysis.reduction.result in needed and analysis.reduction.combiner in ("sum", "prod"):
+        if analysis.reduction.result in needed and analysis.separation.transform in ("mul", "add"):
             needed |= analysis.deferred_results
     nodes = {node for analysis in analyses for node in walk(analysis.map) if isinstance(node, Op)}
     operands = [node.args[-1] for node in nodes if node.name in _SINGULAR_AT_ZERO]
@@ -46,7 +48,12 @@ def needs(analyses: tuple[Analysis, ...]) -> Needs:
     divided = frozenset(tensor for operand in operands for tensor in _factors(operand))
     computed = {a for node in nodes if node.name != "eq" for a in node.args if isinstance(a, Load)}
     compared = frozenset(needed) - {node.tensor for node in computed}
-    return Needs(frozenset(needed), divided, compared)
+    moved = frozenset(a.reduction.result for a in analyses if _is_extremum(a) and a.deferred_results)
+    return Needs(frozenset(needed), divided, compared, moved)
+
+
+def _is_extremum(analysis: Analysis) -> bool:
+    return analysis.reduction.combiner in ("max", "min")
 
 
 def _factors(expr: Expr) -> frozenset[Tensor]:
@@ -81,7 +88,8 @@ def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | No
     reduction = analysis.reduction
     divided = reduction.result in needs.divided
     if reduction.combiner in ("max", "min"):
-        return reduction.value if reduction.result in needs.compared else _bounded(reduction, divided)
+        value = _applied(analysis, reduction.value, cascade)
+        return value if reduction.result in needs.compared else _bounded(reduction, value, divided)
     estimate: Expr = names.component(reduction, 0)
     dtype = estimate.dtype
     if count is not None:
@@ -89,22 +97,31 @@ def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | No
         total = number(extent.value, dtype) if isinstance(extent, Const) else cast(extent, dtype)
         share = op("div", total, op("max", count, number(1.0, dtype)))
         estimate = op("mul", estimate, share)
-    if analysis.separation.transform == "mul":
-        factor = analysis.separation.factor.xreplace({flag: 0 for flag in analysis.reading.flags})
-        leaves = {symbol: at_base(expr, cascade) for symbol, expr in analysis.reading.leaves.items()}
-        estimate = estimate if factor == 1 else times(estimate, factor, leaves, dtype)
+    estimate = _applied(analysis, estimate, cascade)
     return cast(_nonzero(estimate) if divided else estimate, reduction.result.dtype)
+
+
+def _applied(analysis: Analysis, value: Expr, cascade: Cascade) -> Expr:
+    """``value`` with what is put off to the finish, at its base points."""
+    separation = analysis.separation
+    factor = separation.factor.xreplace({flag: 0 for flag in analysis.reading.flags})
+    leaves = {symbol: at_base(expr, cascade) for symbol, expr in analysis.reading.leaves.items()}
+    if separation.transform == "mul" and factor != 1:
+        return times(value, factor, leaves, value.dtype)
+    if separation.transform == "add" and factor != 0:
+        return op("add", value, to_expr(factor, leaves, value.dtype))
+    return value
 
 
 def _nonzero(value: Expr) -> Expr:
     return op("select", op("eq", value, number(0.0, value.dtype)), number(1.0, value.dtype), value)
 
 
-def _bounded(reduction: Reduction, divided: bool) -> Expr:
-    """The running extremum; 0, or 1 for a divisor, while it is still the identity."""
-    value = reduction.value
+def _bounded(reduction: Reduction, value: Expr, divided: bool) -> Expr:
+    """The running extremum, as ``value``; 0, or 1 for a divisor, while it is still the identity."""
     if "float" not in value.dtype:
         return value
-    identity = Const(value.dtype, IDENTITIES[reduction.combiner])
+    running = reduction.value
+    identity = Const(running.dtype, IDENTITIES[reduction.combiner])
     anything = number(1.0 if divided else 0.0, value.dtype)
-    return op("select", op("eq", value, identity), anything, _nonzero(value) if divided else value)
+    return op("select", op("eq", running, identity), anything, _nonzero(value) if divided else value)

@@ -99,8 +99,8 @@ def vanishing(analysis: Analysis, elements: tuple[Expr, ...], cascade: Cascade, 
     """The streamed extrema whose identity, as the score, makes every element vanish (or be NaN in any case)."""
     streamed = [r for r in cascade.reductions if r.result in analysis.streamed_results]
     extrema = [r for r in streamed if r.combiner in ("max", "min") and "float" in r.result.dtype]
-    # The base of a divisor isn't its running value where that is 0.
-    extrema = [r for r in extrema if r.result not in bases.divided]
+    # The base of a divisor isn't its running value where that is 0, nor is that of a shifted extremum.
+    extrema = [r for r in extrema if r.result not in bases.divided | bases.moved]
     return tuple(r for r in extrema if all(_vanishes(element, r) for element in elements))
 
 
