@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from redfuser.codegen.gpu.expressions import Writer, constant
-from redfuser.codegen.gpu.geometry import Geometry, Span
-from redfuser.codegen.gpu.padding import Padding
+from redfuser.codegen.gpu.geometry import Geometry, Span, statements
+from redfuser.codegen.gpu.padding import Padding, base_points
 from redfuser.codegen.gpu.precision import strip_casts
 from redfuser.codegen.gpu.script import Lines, Names
 from redfuser.codegen.gpu.storage import Storage, plan_storage
@@ -32,6 +32,7 @@ class Block:
         sizes: bytes declared in each scope.
         lines: the body.
         padding: what buffers hold outside their axes.
+        base_points: buffers that exponentials subtract.
         probabilities: buffers whose values lie between 0 and 1.
         bounds: writes bounds of streams, in which an axis is the first point of its tile.
         rounded: types to which a buffer is rounded just before its matrix product.
@@ -53,6 +54,7 @@ class Block:
         self.sizes = {"fragment": 0, "shared": 0}
         self.lines = Lines(depth=2)
         self.padding = Padding(phase.buffers)
+        self.base_points = base_points(statements(phase.body))
         self.plan = plan_storage(phase)
         self.buffers = {buffer.tensor: buffer for buffer in phase.buffers}
         self.probabilities: set[Tensor] = set()

@@ -38,9 +38,7 @@ def constant(value: float | int | bool, dtype: str) -> str:
     if "float" not in dtype:
         return f"T.{dtype}({int(value)})"
     if isnan(value):
-        return (
-            f'T.cast(T.float32(0) / T.float32(0), "{dtype}")' if dtype != "float32" else "(T.float32(0) / T.float32(0))"
-        )
+        return f'T.{dtype}(float("nan"))'
     if isinf(value):
         return f'{"-" if value == -inf else ""}T.infinity("{dtype}")'
     return f"T.{dtype}({value!r})"

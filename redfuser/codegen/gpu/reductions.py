@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from redfuser.codegen.gpu.block import Block
+from redfuser.codegen.gpu.expressions import constant
 from redfuser.codegen.gpu.geometry import Span
 from redfuser.codegen.gpu.padding import same
 from redfuser.codegen.gpu.refusal import Refused
 from redfuser.codegen.gpu.storage import is_serial
-from redfuser.expr import Load
+from redfuser.expr import Axis, Load
 from redfuser.tile.ir import Buffer, Reduce
 from redfuser.tile.monoid import identity, join
 
@@ -30,9 +32,13 @@ def write_reduce(block: Block, statement: Reduce) -> None:
     elif is_serial(statement, block.geometry.streamed):
         _fold(block, statement)
     else:
-        source, dimension = _source(block, statement, spans)
+        source = _source(block, statement, spans)
+        flags = _flag_nan(block, statement, source) if _drops_nan(block, statement) else ""
         name = block.stored(statement.target).name
-        block.lines.add(f"{_REDUCERS[statement.combiner]}({source}, {name}, dim={dimension}, clear=False)")
+        dimension = source.axes.index(statement.over)
+        block.lines.add(f"{_REDUCERS[statement.combiner]}({source.name}, {name}, dim={dimension}, clear=False)")
+        if flags:
+            _put_nan(block, statement.target, flags)
     block.padding.forget(statement.target.tensor)
 
 
@@ -53,8 +59,49 @@ def _fold(block: Block, statement: Reduce) -> None:
         del block.geometry.streamed[over]
 
 
-def _source(block: Block, statement: Reduce, spans: Sequence[Span]) -> tuple[str, int]:
-    """A fragment of the summands with the identity outside, and the position of the reduced axis in it."""
+def _drops_nan(block: Block, statement: Reduce) -> bool:
+    """Whether a NaN among the elements must be handed on apart: CUDA's extrema pass over it.
+
+    Where the extremum is a base point of exponentials, the NaN shows in their sum.
+    """
+    extremum = statement.combiner in ("max", "min") and "float" in statement.value.dtype
+    return extremum and statement.target.tensor not in block.base_points
+
+
+def _flag_nan(block: Block, statement: Reduce, source: _Source) -> str:
+    """1 for each element of the target that holds or meets a NaN."""
+    target = statement.target
+    spans = block.geometry.wide(source.axes)
+    rows = block.geometry.wide(target.axes)
+    flags = block.declare(f"{target.tensor.name}_nan", "fragment", [span.extent for span in rows], "float32")
+    terms = block.declare(f"{target.tensor.name}_nans", "fragment", [span.extent for span in spans], "float32")
+    one, zero = constant(1.0, "float32"), constant(0.0, "float32")
+    element = block.element(target)
+    block.parallel(rows, f"{flags}[{block.variables(rows)}] = T.if_then_else(T.isnan({element}), {one}, {zero})")
+    where = block.variables(spans)
+    block.parallel(spans, f"{terms}[{where}] = T.if_then_else(T.isnan({source.name}[{where}]), {one}, {zero})")
+    block.lines.add(f"T.reduce_max({terms}, {flags}, dim={source.axes.index(statement.over)}, clear=False)")
+    return flags
+
+
+def _put_nan(block: Block, target: Buffer, flags: str) -> None:
+    rows = block.geometry.wide(target.axes)
+    element = block.element(target)
+    flagged = f"{flags}[{block.variables(rows)}] > {constant(0.0, 'float32')}"
+    nan = constant(float("nan"), target.tensor.dtype)
+    block.parallel(rows, f"{element} = T.if_then_else({flagged}, {nan}, {element})")
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A fragment of summands, and its axes."""
+
+    name: str
+    axes: tuple[Axis, ...]
+
+
+def _source(block: Block, statement: Reduce, spans: Sequence[Span]) -> _Source:
+    """A fragment of the summands with the identity outside."""
     over, value = block.geometry.span(statement.over), statement.value
     neutral = identity(statement.combiner, value.dtype)
     buffer = block.buffers.get(value.tensor) if isinstance(value, Load) else None
@@ -66,12 +113,12 @@ def _source(block: Block, statement: Reduce, spans: Sequence[Span]) -> tuple[str
             block.parallel(block.geometry.wide(buffer.axes), f"{element} = {inside}")
             block.padding.known[buffer.tensor, over.axis] = neutral
         kept = block.stored(buffer)
-        return kept.name, kept.axes.index(over.axis)
+        return _Source(kept.name, kept.axes)
     extents = [span.extent for span in spans]
     name = block.declare(f"{statement.target.tensor.name}_terms", "fragment", extents, value.dtype)
     text = block.text(value) if clean else block.inside([over], value, neutral)
     block.parallel(spans, f"{name}[{block.variables(spans)}] = {text}")
-    return name, spans.index(over)
+    return _Source(name, tuple(span.axis for span in spans))
 
 
 def _reducible(block: Block, buffer: Buffer, spans: Sequence[Span]) -> bool:

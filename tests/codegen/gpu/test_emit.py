@@ -6,7 +6,7 @@ import pytest
 
 from redfuser.codegen.gpu import Refused, emit
 from redfuser.options import Fp32
-from tests.codegen.gpu.programs import Attention, program, quantised_product
+from tests.codegen.gpu.programs import Attention, program, quantised_product, softmax
 from tests.golden import Golden
 
 FP32: tuple[Fp32, ...] = ("tf32", "3xtf32", "ieee")
@@ -50,3 +50,11 @@ def test_integers_are_summed_as_integers() -> None:
 def test_a_product_of_three_axes_is_refused() -> None:
     with pytest.raises(Refused, match="two axes with several points"):
         emit(program(Attention(heads=4).cascade(), h=4, i=64, j=64))
+
+
+def test_a_largest_magnitude_hands_on_nan_which_a_softmax_does_by_its_sum() -> None:
+    quantised = quantised_product(64, 128, 64, "float8_e4m3fn", 448.0)
+    [script] = emit(program(quantised, "resident", i=64, j=64))
+    assert "T.isnan(" in script.text and 'T.float32(float("nan"))' in script.text
+    [script] = emit(program(softmax(64, 100, "float16"), "resident", i=4))
+    assert "T.isnan(" not in script.text
