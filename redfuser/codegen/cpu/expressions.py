@@ -15,9 +15,10 @@ from redfuser.codegen.cpu.pairs import make_pair, position_of_pair, value_of_pai
 from redfuser.codegen.cpu.region import Region
 from redfuser.codegen.cpu.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.vectors import extremum, level, like, multiply_add, shuffle, typed
-from redfuser.expr import INDEX, PAIR, UNARY, Axis, Const, Expr, Load, Op, axes_of, number, substitute
+from redfuser.expr import INDEX, PAIR, Axis, Const, Expr, Load, Op, axes_of, number, substitute
 from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
+from redfuser.operators import UNARY
 from redfuser.tile.sharing import operands
 
 if TYPE_CHECKING:

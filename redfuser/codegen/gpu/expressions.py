@@ -6,7 +6,8 @@ from collections.abc import Callable
 from math import e, inf, isinf, isnan, log2
 
 from redfuser.codegen.gpu.refusal import Refused
-from redfuser.expr import INDEX, UNARY, Axis, Const, Expr, Load, Op
+from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op
+from redfuser.operators import UNARY
 
 LOG2_E = log2(e)
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.tir import Fragment
-from redfuser.expr import INDEX, UNARY, Axis, Expr, Load, Op, loads, substitute, transform, walk
+from redfuser.expr import INDEX, Axis, Expr, Load, Op, loads, substitute, transform, walk
 from redfuser.extents import most
 from redfuser.indexing import simplify
+from redfuser.operators import UNARY
 
 #: Operators that are too dear to apply more often than needed.
 DEAR = frozenset(UNARY) - {"abs", "floor", "ceil", "round", "trunc", "isnan", "isinf"} | {"pow"}
