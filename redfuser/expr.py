@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce as fold
-from typing import TypeVar
-from typing import cast as typed
+from typing import Any, TypeVar
 
 from redfuser.extents import Extent, Size
 from redfuser.operators import COMPARISONS, OPERATORS, PAIR
+
+__all__ = ["COMPARISONS", "OPERATORS", "PAIR"]
 
 INDEX = "int64"
 
@@ -79,7 +80,6 @@ class Expr:
         return self
 
 
-#: any kind of expression, as the key of a substitution
 E = TypeVar("E", bound=Expr)
 
 
@@ -270,7 +270,7 @@ def substitute(expr: Expr, replacements: Mapping[E, Expr]) -> Expr:
     """Replace whole sub-expressions (outermost first, never inside a replacement)."""
     if not replacements:
         return expr
-    table = typed(Mapping[Expr, Expr], replacements)
+    table: Mapping[Any, Expr] = replacements
     memo: dict[Expr, Expr] = {}
 
     def visit(node: Expr) -> Expr:
