@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
-    add_model(parser, "WHAT", "an ONNX file, a workload file (.toml), or the name of one: mha, mla, moe, …")
+    add_model(
+        parser,
+        "WHAT",
+        "an ONNX file, a workload file (.toml) or the name of one (mha, mla, moe, …), or what compile wrote",
+    )
     parser.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case of the workload")
     parser.add_argument("--rounds", type=positive, default=9, metavar="N", help="turns of each side (default: 9)")
     parser.add_argument("--ablate", action="store_true", help="compare strategies and segment counts instead of peers")
@@ -42,6 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.export is not None:
         return _export(arguments)
+    if arguments.model.is_dir():
+        from redfuser.bench.run import time_artifact
+
+        with progress(arguments) as shown:
+            result = time_artifact(arguments.model, arguments.rounds, arguments.threads, arguments.seed, shown)
+        _write(result, arguments)
+        return 0
     with progress(arguments) as shown, subjects(arguments) as found:
         import os
 
@@ -65,6 +76,13 @@ def _export(arguments: argparse.Namespace) -> int:
     from redfuser.report.document import plain
 
     options = compile_options(arguments)
+    if arguments.model.is_dir():
+        from redfuser.bench.run import time_artifact
+
+        with progress(arguments) as shown:
+            result = time_artifact(arguments.model, arguments.rounds, arguments.threads, arguments.seed, shown)
+        _write(result, arguments)
+        return 0
     with progress(arguments) as shown, subjects(arguments) as found:
         for subject in found:
             folder = arguments.export / subject.name if len(found) > 1 else arguments.export

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from redfuser.artifact.manifest import MODULE
 from redfuser.bench.result import SCHEMA, BenchResult, CaseResult, summarise
 from redfuser.bench.sides import OURS, UNFUSED, Side, module, onnx_runtime, torch_sides
 from redfuser.bench.timing import interleaved
 from redfuser.bench.workload import Argument
 from redfuser.driver import Analysis, analyze, compile_analysis
 from redfuser.errors import UsageError
+from redfuser.host import usable_cores
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.value import FusionReport
 from redfuser.targets import CpuTarget
@@ -135,6 +137,27 @@ def collect(title: str, target: CpuTarget, rates: CpuRates, cases: tuple[CaseRes
     return BenchResult(
         SCHEMA, title, machine_name(), target.cores, round(peak, 1), round(bandwidth, 2), versions, cases
     )
+
+
+def time_artifact(folder: Path, rounds: int, threads: int | None, seed: int, progress: Progress) -> BenchResult:
+    """What an artifact takes, by itself: its ONNX file, which peers would need, isn't in it.
+
+    Raises:
+        RedFuserError: it can't be loaded, or has sizes left open.
+    """
+    from redfuser.artifact.load import load
+    from redfuser.oracle import random_inputs
+
+    progress.stage("load the artifact")
+    model = load(folder, threads)
+    for spec in model.inputs:
+        if not all(isinstance(extent, int) for extent in spec.shape):
+            raise UsageError(f"input {spec} has sizes left open", "compile with --dim NAME=EXTENT to measure one size")
+    side = module(folder / MODULE, model.inputs, random_inputs(model.inputs, seed))
+    progress.stage("measure")
+    case = summarise(model.manifest.model.name, interleaved({OURS: side}, rounds, progress.step), {})
+    versions = {name: version for name in VERSIONS if (version := installed(name)) is not None}
+    return BenchResult(SCHEMA, folder.name, machine_name(), threads or usable_cores(), 0.0, 0.0, versions, (case,))
 
 
 @contextmanager

@@ -55,6 +55,13 @@ def test_a_model_against_every_side(model: Path, tmp_path: Path, capsys: pytest.
     assert xml.parse(plot).getroot().tag.endswith("svg")
 
 
+def test_an_artifact_is_timed_by_itself(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = bench(capsys, artifact, "--rounds", 1, "--threads", 1, "-q", "--format", "json")
+    assert run.code == 0, run.err
+    (case,) = json.loads(run.out)["cases"]
+    assert case["name"] == "doubling.onnx" and [side["side"] for side in case["sides"]] == ["redfuser"]
+
+
 @pytest.mark.slow
 def test_an_ablation_has_every_strategy(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = bench(capsys, model, "--rounds", 1, "--threads", 2, "--ablate", "-q", "--format", "json")
