@@ -105,15 +105,21 @@ class Speller:
         return self.spell(lambda: self.node("Add", a, b), lambda: self.node("Add", b, a))
 
     def sub(self, a: Value, b: Value) -> Value:
-        negated = lambda: self.node("Add", a, self.node("Neg", b))  # noqa: E731
-        return self.spell(lambda: self.node("Sub", a, b), negated, lambda: self.node("Sub", a, self.expanded(b, a)))
+        return self.spell(
+            lambda: self.node("Sub", a, b),
+            lambda: self.node("Add", a, self.node("Neg", b)),
+            lambda: self.node("Sub", a, self.expanded(b, a)),
+        )
 
     def mul(self, a: Value, b: Value) -> Value:
         return self.spell(lambda: self.node("Mul", a, b), lambda: self.node("Mul", b, a))
 
     def div(self, a: Value, b: Value) -> Value:
-        inverse = lambda: self.node("Mul", a, self.node("Reciprocal", b))  # noqa: E731
-        return self.spell(lambda: self.node("Div", a, b), inverse, lambda: self.node("Div", a, self.expanded(b, a)))
+        return self.spell(
+            lambda: self.node("Div", a, b),
+            lambda: self.node("Mul", a, self.node("Reciprocal", b)),
+            lambda: self.node("Div", a, self.expanded(b, a)),
+        )
 
     def square(self, x: Value) -> Value:
         return self.spell(lambda: self.node("Mul", x, x), lambda: self.node("Pow", x, self.number(2.0, x.rank)))
