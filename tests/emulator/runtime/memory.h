@@ -59,13 +59,16 @@ struct GlobalArray {
 };
 inline std::vector<GlobalArray> global_arrays;
 
-// The array that `bytes` bytes lie in.
+// The array that `bytes` bytes lie in; an error names the nearest one.
 inline GlobalArray *array_of(const void *pointer, size_t bytes, const char *what) {
   const auto *p = static_cast<const char *>(pointer);
+  const auto distance = [p](const GlobalArray &array) {
+    return p < array.begin ? array.begin - p : std::max<std::ptrdiff_t>(p - (array.begin + array.bytes), 0);
+  };
   GlobalArray *nearest = nullptr;
   for (GlobalArray &array : global_arrays) {
     if (p >= array.begin && p + bytes <= array.begin + array.bytes) return &array;
-    if (p + bytes > array.begin && (!nearest || array.begin > nearest->begin)) nearest = &array;
+    if (!nearest || distance(array) < distance(*nearest)) nearest = &array;
   }
   if (!nearest) {
     fail("%s of address %p, which is in no argument", what, pointer);
