@@ -5,7 +5,8 @@ and merged at several cuts. Each reduction is compared given the same earlier re
 doesn't count against all that follow. NaNs and infinities must be in the same places, except that the recurrences
 may stay finite where only the size of finite data makes the unfused cascade overflow. Finite values must agree
 within ``TOLERANCE`` of the sum of the elements' magnitudes, also as they would be were the earlier results off by
-``_NUDGE``: the scale at which a re-ordered sum of elements, themselves taken from rounded results, differs.
+``_NUDGE``: the scale at which a re-ordered sum of elements, themselves taken from rounded results, differs. Where the
+last places of those results matter more than that, as in exp(s - (log t + m)) with m = -1e9, what they move is allowed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from redfuser.expr import Tensor
 Array = np.ndarray[Any, Any]
 TOLERANCE = 1e-9
 FLOAT = "float64"
-_NUDGE = 1e-6
+_NUDGE, _LAST_PLACES = 1e-6, 1e-15
 #: errors below this part of 1 are never counted: the data are of order 1
 _FLOOR = 1e-3
 
@@ -149,13 +150,19 @@ def _scale(reduction: Reduction, values: dict[Tensor, Array], results: frozenset
     axes = (*reduction.element_axes, reduction.over)
     shape = tuple(a.extent for a in axes)
     total = np.full(shape[:-1], _FLOOR)
+    fold = np.sum if reduction.combiner == "sum" else np.max
+
+    def elements(nudge: float) -> Array:
+        nudged = {t: value * (1 + nudge) if t in results else value for t, value in values.items()}
+        return np.broadcast_to(evaluate(reduction.map, nudged, open_mesh(axes), FLOAT).real, shape)
+
     with np.errstate(all="ignore"):
-        for nudge in (0.0, _NUDGE):
-            nudged = {t: value * (1 + nudge) if t in results else value for t, value in values.items()}
-            elements = evaluate(reduction.map, nudged, open_mesh(axes), FLOAT)
-            sizes = np.broadcast_to(np.abs(elements.real), shape)
-            sizes = np.sum(sizes, axis=-1) if reduction.combiner == "sum" else np.max(sizes, axis=-1)
+        exact = elements(0.0)
+        for size in (np.abs(exact), np.abs(elements(_NUDGE))):
+            sizes = fold(size, axis=-1)
             total = total + np.where(np.isfinite(sizes), sizes, 1.0)
+        moved = fold(np.abs(elements(_LAST_PLACES) - exact), axis=-1)
+        total = total + np.where(np.isfinite(moved), moved / TOLERANCE, 0.0)
     return total if reduction.rank is None else total[..., np.newaxis]
 
 
