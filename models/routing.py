@@ -69,3 +69,17 @@ def routing(name: str) -> ModelProto:
         KeyError: no such graph.
     """
     return parsed(GRAPHS[name])
+
+
+def router(tokens: int, experts: int, k: int, hidden: int = 0) -> ModelProto:
+    """The ``k`` best experts of each token by softmax, and their weights, renormalised.
+
+    Args:
+        hidden: features of a token that a gate, an input too, makes scores of; the scores are the input if 0.
+    """
+    gated = f"float[{tokens},{hidden}] hidden, float[{hidden},{experts}] gate"
+    inputs = gated if hidden else f"float[{tokens},{experts}] x"
+    return parsed(f"""g ({inputs}) => (float[{tokens},{k}] y, int64[{tokens},{k}] i)
+        <int64[1] k = {{{k}}}, int64[1] a = {{-1}}> {{
+        {"x = MatMul(hidden, gate)" if hidden else ""}  p = Softmax<axis=-1>(x)  v, i = TopK<axis=-1>(p, k)
+        s = ReduceSum<keepdims=1>(v, a)  y = Div(v, s) }}""")

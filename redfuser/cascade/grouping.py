@@ -7,6 +7,7 @@ elements, read a common element at the same place along the axis, and no other r
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redfuser.cascade.ancestry import Ancestry
@@ -53,23 +54,35 @@ def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
 
 
 def follow(graph: Graph, ancestry: Ancestry, grouping: Grouping) -> Grouping:
-    """Let groups that only fold the places of another group's list follow that group instead."""
+    """Let reductions that only fold the places of another group's list follow that group instead of their own.
+
+    Of a group that goes on to something else, such as the weighted sum of what experts make, the first ones do.
+    """
     home = {name: group for group in grouping.groups for name in group}
     counts = {d.rank.extent for name in home if (d := graph.definitions[name]).rank is not None}
     followers: dict[tuple[str, ...], tuple[str, ...]] = {}
-    moved: set[tuple[str, ...]] = set()
+    groups: list[tuple[str, ...]] = []
     for group in grouping.groups:
-        if reduced_extent(graph.definitions[group[0]]) not in counts:
-            continue
-        folded = [_lists_folded(graph, graph.definitions[name]) for name in group]
-        leaders = {home[source] for sources in folded for source in sources}
-        if len(leaders) != 1 or group in leaders or not all(folded):
-            continue
-        leader = leaders.pop()
-        if leader not in moved and ancestry.detour([*leader, *followers.get(leader, ()), *group]) is None:
-            followers[leader] = (*followers.get(leader, ()), *group)
-            moved.add(group)
-    return Grouping([group for group in grouping.groups if group not in moved], followers, grouping.refused)
+        taken = 0
+        if reduced_extent(graph.definitions[group[0]]) in counts:
+            folded = [_lists_folded(graph, graph.definitions[name]) for name in group]
+            leader = _leader(home, group, folded)
+            if leader is not None:
+                before = [*leader, *followers.get(leader, ())]
+                fits = [n for n in range(1, len(group) + 1) if ancestry.detour([*before, *group[:n]]) is None]
+                taken = max((n for n in fits if all(folded[:n])), default=0)
+                followers[leader] = (*before[len(leader) :], *group[:taken])
+        if taken < len(group):
+            groups.append(group[taken:])
+    return Grouping(groups, {leader: names for leader, names in followers.items() if names}, grouping.refused)
+
+
+def _leader(
+    home: Mapping[str, tuple[str, ...]], group: tuple[str, ...], folded: Sequence[tuple[str, ...]]
+) -> tuple[str, ...] | None:
+    """The one group whose lists the reductions of ``group`` fold; none if there are several, or it is their own."""
+    leaders = {home[source] for sources in folded for source in sources}
+    return leaders.pop() if len(leaders) == 1 and group not in leaders else None
 
 
 def _lists_folded(graph: Graph, definition: Definition) -> tuple[str, ...]:

@@ -69,6 +69,23 @@ def rows(body: str, peer: Callable[..., Any], out: str = "4096,4096", more: str 
     return Workload(model, run)
 
 
+def routing(tokens: int, experts: int, k: int, hidden: int = 0) -> Workload:
+    """Softmax, top-k and renormalisation; of a token's features times a gate unless ``hidden`` is 0."""
+
+    def model() -> Any:
+        from models.routing import router
+
+        return router(tokens, experts, k, hidden)
+
+    def peer(x: Any, gate: Any = None) -> Any:
+        import torch
+
+        best, where = torch.topk(torch.softmax(x if gate is None else x @ gate, -1), k)
+        return best / best.sum(-1, keepdim=True), where
+
+    return Workload(model, peer)
+
+
 AXIS = "<int64[1] a = {-1}>"
 WORKLOADS: dict[str, Workload] = {
     "attention-512": attention(512),
@@ -78,6 +95,9 @@ WORKLOADS: dict[str, Workload] = {
     "attention-512-d96": attention(512, head_dim=96),
     "attention-512-d128": attention(512, head_dim=128),
     "decode-4096": attention(1, 4096),
+    "routing-64-8": routing(4096, 64, 8),
+    "routing-128-8": routing(4096, 128, 8),
+    "routing-64-8-gate": routing(1024, 64, 8, hidden=2048),
     "softmax": rows("{ y = Softmax<axis=-1>(x) }", lambda t, x: t.softmax(x, -1)),
     "layer-norm": rows(
         "{ y = LayerNormalization<axis=-1>(x, gain, bias) }",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Independent multiply-adds that must be under way to hide their latency, and at most so many partial sums for it.
 IN_FLIGHT, SETS = 8, 4
+#: Terms that are summed in one go.
+PART = 256
 
 
 @dataclass(frozen=True)
@@ -60,25 +62,53 @@ class Products:
         self.vectors = leaves.vectors
 
     def write(self, nest: Nest, region: Region) -> None:
-        """One register tile: start, sum, finish."""
+        """One register tile: start, sum, finish. Long sums are taken in parts, whose roundings don't add up."""
         leaf = nest.leaf
         assert isinstance(leaf, Product)
         if leaf.dots:
             self._dots(leaf, nest, region)
             return
         tile = self._tile(leaf, nest, region)
+        width = region.width(leaf.over)
+        if width <= PART:
+            self._start(leaf, nest, region, tile, leaf.initial)
+            for point, total in self._totals(leaf, nest, region, tile):
+                self._finish(leaf, point, total)
+            return
         for place in self._places(nest, region, tile):
-            self._put(place, self.translator.value(leaf.initial, place.point))
-        for number in range(1, tile.sets):
+            initial = self.translator.value(leaf.initial, place.point)
+            self.access.put_on_chip(leaf.target.tensor, place.point, initial)
+        full, rest = divmod(width, PART)
+        with self.builder.loop("part", full) as part:
+            self._add_part(leaf, nest, region.narrow(leaf.over, op("mul", part, index(PART)), PART), tile)
+        if rest:
+            self._add_part(leaf, nest, region.narrow(leaf.over, index(full * PART), rest), tile)
+        for place in self._places(nest, region, tile):
+            self._finish(leaf, place.point, self.access.on_chip(leaf.target.tensor, place.point))
+
+    def _add_part(self, leaf: Product, nest: Nest, region: Region, tile: Tile) -> None:
+        """Add part of the sum to the target."""
+        self._start(leaf, nest, region, tile, None)
+        for point, total in self._totals(leaf, nest, region, tile):
+            present = self.access.on_chip(leaf.target.tensor, point)
+            self.access.put_on_chip(leaf.target.tensor, point, present + total)
+
+    def _start(self, leaf: Product, nest: Nest, region: Region, tile: Tile, initial: Expr | None) -> None:
+        """Fill the accumulators: the first set from ``initial`` where it is given, all else with zero."""
+        for number in range(tile.sets):
             for place in self._places(nest, region, tile, number):
-                self._put(place, _zero(leaf))
+                first = initial if number == 0 else None
+                self._put(place, _zero(leaf) if first is None else self.translator.value(first, place.point))
+
+    def _totals(self, leaf: Product, nest: Nest, region: Region, tile: Tile) -> Iterator[tuple[Region, PrimExpr]]:
+        """Sum over the region; gives the total at every place, in an open loop over it."""
         self._sum(leaf, nest, region, tile)
         for place in self._places(nest, region, tile):
             total = self._get(place)
             for number in range(1, tile.sets):
                 other = op("add", place.offset, index(number * tile.width))
                 total = total + self._get(Place(place.point, place.array, other))
-            self._finish(leaf, place.point, total)
+            yield place.point, total
 
     def _finish(self, leaf: Product, point: Region, total: PrimExpr) -> None:
         value = self.translator.value(leaf.finish, point, {leaf.target.value: total})
