@@ -16,6 +16,8 @@ Array = np.ndarray[Any, Any]
 
 #: At most so many blocks are interpreted for each set of inputs.
 BLOCKS = 4
+#: Roundings that a sum of n products is worth to each of its inputs: about √n in the mean.
+NUDGE = 4
 
 
 def trial_inputs(program: TileProgram, seed: int) -> Iterator[dict[str, Array]]:
@@ -36,6 +38,17 @@ def positive_inputs(program: TileProgram, seed: int) -> Iterator[dict[str, Array
     ordinary = {tensor.name: _ordinary(tensor, random) for tensor in program.inputs}
     real = [tensor for tensor in program.inputs if "float" in tensor.dtype]
     yield {**ordinary, **{t.name: (np.abs(ordinary[t.name]) + 0.1).astype(ordinary[t.name].dtype) for t in real}}
+
+
+def nudged(inputs: dict[str, Array]) -> dict[str, Array]:
+    """The inputs with every float32 moved up or down, in float64, as far as summing a few dozen products may."""
+    random = np.random.default_rng(0)
+    step = NUDGE * np.finfo(np.float32).eps / 2
+
+    def moved(value: Array) -> Array:
+        return value * (1 + step * random.choice([-1.0, 1.0], value.shape))
+
+    return {name: moved(value) if value.dtype == np.float32 else value for name, value in inputs.items()}
 
 
 def _ordinary(tensor: Tensor, random: np.random.Generator) -> Array:
