@@ -166,7 +166,7 @@ def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> F
 
 
 def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
-    from redfuser.cascade.extract import extract_graph
+    from redfuser.cascade.reading.extract import extract_graph
 
     progress.stage("load the model")
     onnx = prepare_file(model, options.dims, options.shapes, options.values)

@@ -92,8 +92,8 @@ def plan(
 
 def with_precision(cascade: Cascade) -> Cascade:
     """The cascade in the precision it is computed in: never less than its types say (METHOD §4)."""
-    from redfuser.cascade.centre import sharpen_centres
-    from redfuser.cascade.widen import widen
+    from redfuser.cascade.precision.centre import sharpen_centres
+    from redfuser.cascade.precision.widen import widen
 
     return sharpen_centres(widen(cascade))
 

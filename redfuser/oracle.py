@@ -54,7 +54,7 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     """
     import onnx.inliner
 
-    from redfuser.frontend.normalise import upgrade
+    from redfuser.frontend.normalising.normalise import upgrade
 
     model = onnx.ModelProto()
     model.CopyFrom(onnx.inliner.inline_local_functions(proto) if proto.functions else proto)

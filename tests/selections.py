@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from redfuser.cascade.model import Cascade, Output, Reduction
-from redfuser.cascade.selection import negated
+from redfuser.cascade.reading.selection import negated
 from redfuser.expr import PAIR, Tensor, axis, cast, load, op, pair, position_of, value_of
 
 Array = np.ndarray[Any, Any]

@@ -6,7 +6,7 @@ import time
 
 import sympy
 
-from redfuser.algebra.symbolic import Formula
+from redfuser.algebra.formulas.symbolic import Formula
 from redfuser.reason import Reason
 
 

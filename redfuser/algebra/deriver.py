@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redfuser.algebra import certificate, witnesses
-from redfuser.algebra.analysis import Analysis, analyse
-from redfuser.algebra.assumptions import signs
-from redfuser.algebra.bases import needs
-from redfuser.algebra.bounds import rounding_error
 from redfuser.algebra.budget import Budget, NotFusible
-from redfuser.algebra.corrections import vanishing
+from redfuser.algebra.certificates import certificate, witnesses
+from redfuser.algebra.certificates.bounds import rounding_error
 from redfuser.algebra.derivation import Bound, Derivation, Witness
-from redfuser.algebra.printing import NotPrintable
-from redfuser.algebra.recurrence import recurrences
-from redfuser.algebra.rounding import EXACT, REORDERED
+from redfuser.algebra.formulas.assumptions import signs
+from redfuser.algebra.formulas.printing import NotPrintable
+from redfuser.algebra.proofs.analysis import Analysis, analyse
+from redfuser.algebra.proofs.rounding import EXACT, REORDERED
+from redfuser.algebra.recurrences.bases import needs
+from redfuser.algebra.recurrences.corrections import vanishing
+from redfuser.algebra.recurrences.recurrence import recurrences
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Tensor
 from redfuser.extents import most

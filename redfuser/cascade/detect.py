@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from redfuser.cascade.ancestry import Ancestry
-from redfuser.cascade.assemble import Assembler
-from redfuser.cascade.frontier import NotSeparable
+from redfuser.cascade.assembly.assemble import Assembler
+from redfuser.cascade.assembly.frontier import NotSeparable
+from redfuser.cascade.assembly.placement import NotPlaceable
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.grouping import group_reductions
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
-from redfuser.cascade.placement import NotPlaceable
 from redfuser.expr import PAIR, Expr, loads
 from redfuser.extents import most
 from redfuser.reason import Reason

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redfuser.cascade.ancestry import Ancestry
-from redfuser.cascade.expand import Expander, flatten_reduced, reduced_extent
+from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_extent
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.expr import Axis, Expr, Op, axes_of, axis, loads, substitute
 from redfuser.indexing import linear, replace

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from redfuser.cascade.sizes import variables_of_module
+from redfuser.cascade.reading.sizes import variables_of_module
 
 #: FuseOps merges a call with its neighbours, and miscompiles ours, unless told that it is opaque and finished.
 OPAQUE = {"op_pattern": 8, "tirx.is_scheduled": True}

@@ -15,7 +15,7 @@ def top_k(rows: int, width: int, k: int, dtype: str, largest: bool, last: bool =
 
     One reduction block over the row: a sorted list of k (value, index) pairs into which each element is inserted.
     Its annotations ``redfuser.topk``, ``redfuser.largest`` and ``redfuser.last`` say so to
-    :mod:`redfuser.cascade.selection`.
+    :mod:`redfuser.cascade.reading.selection`.
 
     Args:
         rows, width: shape of the input.

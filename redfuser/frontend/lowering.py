@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redfuser.cascade.sizes import with_dims
+from redfuser.cascade.reading.sizes import with_dims
 from redfuser.errors import UsageError
 from redfuser.frontend.fixing import fix_inputs
 from redfuser.frontend.model import OnnxModel, PreparedModel
-from redfuser.frontend.normalise import normalise
+from redfuser.frontend.normalising.normalise import normalise
 from redfuser.frontend.shapes import resolve_shapes
 from redfuser.signature import ANY_SIZE, DimRange, TensorSpec
 

@@ -75,7 +75,7 @@ class PreparedModel:
 
     Args:
         path: where it was read from.
-        proto: the normalised model (:func:`redfuser.frontend.normalise.normalise`).
+        proto: the normalised model (:func:`redfuser.frontend.normalising.normalise.normalise`).
         digest: as of :class:`OnnxModel`.
         size: as of :class:`OnnxModel`.
         opset: version of the default operator set in the file.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from redfuser.algebra.dependence import Kinds
 from redfuser.algebra.derivation import Bound, Component, Derivation, Recurrence
+from redfuser.algebra.formulas.dependence import Kinds
 from redfuser.algebra.monoids import TRANSFORMS, monoid
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Expr, Op, Tensor, loads

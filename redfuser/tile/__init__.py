@@ -3,7 +3,7 @@
 from redfuser.tile.interpreter import interpret
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.schedule import Choice, default_schedule
-from redfuser.tile.strategies import StrategyError, build
+from redfuser.tile.strategies.build import StrategyError, build
 from redfuser.tile.verifier import TileError, verify
 
 __all__ = [

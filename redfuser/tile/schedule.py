@@ -12,11 +12,11 @@ from redfuser.expr import Axis, Load, axes_of, loads
 from redfuser.extents import is_symbolic
 from redfuser.indexing import linear
 from redfuser.targets import CpuTarget
-from redfuser.tile.common import streams
-from redfuser.tile.hidden import find_hidden
 from redfuser.tile.ir import Schedule
 from redfuser.tile.products import split_product
-from redfuser.tile.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.common import streams
+from redfuser.tile.strategies.hidden import find_hidden
+from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 
 #: Row tiles, the widest first: what register tiles of a matrix product are made of.
 ROW_TILES = (64, 32, 16)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from redfuser.algebra import derive
-from redfuser.algebra.replay import Replay, direct
+from redfuser.algebra.certificates.replay import Replay, direct
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Const, Expr, Op, cast, op
 from tests.algebra.build import LENGTH, ROW, Builder, attention, literal, nan_guard, score, softmax, tensor

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redfuser.algebra import Memo, derive
-from redfuser.algebra.replay import Replay, direct
+from redfuser.algebra.certificates.replay import Replay, direct
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Expr, Tensor, axis, load, number, op
 from tests.algebra.build import Builder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from redfuser.algebra import derive
-from redfuser.algebra.replay import Replay, direct
+from redfuser.algebra.certificates.replay import Replay, direct
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Expr, Tensor, axis, load, number, op
 from redfuser.fusion import with_precision

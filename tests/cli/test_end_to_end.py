@@ -34,7 +34,7 @@ def test_compile_verify_run_report(redfuser, tmp_path: Path) -> None:
 def test_a_gpu_target_without_its_compiler_is_refused_before_any_work(
     redfuser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redfuser.codegen.gpu.toolkit._in_wheels", lambda: None)
+    monkeypatch.setattr("redfuser.codegen.gpu.tools.toolkit._in_wheels", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     code, out, err = redfuser("compile", MODEL, "--target", "h800", "-o", tmp_path / "tiny", "-q")
     assert (code, out) == (8, "") and "pip install 'redfuser[gpu]'" in err and not list(tmp_path.iterdir())

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redfuser.codegen.gpu.toolchain import find_toolchain
-from redfuser.codegen.gpu.toolkit import find_nvcc
+from redfuser.codegen.gpu.tools.toolchain import find_toolchain
+from redfuser.codegen.gpu.tools.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
 from redfuser.evaluate import numpy_dtype
 from tests.emulator import emulator

@@ -11,8 +11,8 @@ from redfuser.algebra import derive
 from redfuser.cascade.canonical import canonicalise
 from redfuser.cascade.detect import detect
 from redfuser.cascade.model import Cascade
+from redfuser.cascade.precision.widen import widen
 from redfuser.cascade.reference import evaluate_cascade
-from redfuser.cascade.widen import widen
 from redfuser.expr import Tensor
 from redfuser.targets import load_target
 from redfuser.tile import Schedule, StrategyError, build, default_schedule, interpret, verify
@@ -21,7 +21,7 @@ from tests.tile.build import STRATEGIES, Inputs
 
 def cascades_of(model: Path) -> set[Cascade]:
     """The distinct cascades of a model, in half precision where the model is."""
-    from redfuser.cascade.extract import extract_graph
+    from redfuser.cascade.reading.extract import extract_graph
     from redfuser.frontend import load_model, lower
 
     lowered = lower(load_model(model), {}, {})

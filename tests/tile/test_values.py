@@ -5,8 +5,8 @@ from __future__ import annotations
 from redfuser.expr import Tensor, axis, index, load, number, op
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Stream, Tile
 from redfuser.tile.products import split_product
-from redfuser.tile.reuse import reuse_buffers
 from redfuser.tile.sharing import computed, expensive, shared_values
+from redfuser.tile.strategies.reuse import reuse_buffers
 from tests.tile.build import tensor
 
 R, J, E = axis("i", 4), axis("j", 8), axis("e", 3)

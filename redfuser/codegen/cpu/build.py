@@ -86,7 +86,7 @@ def compile_kernel(function: PrimFunc, target: CpuTarget, outputs: int = 1) -> C
     """
     import tvm
 
-    from redfuser.codegen.cpu.float8 import spell_out_casts
+    from redfuser.codegen.cpu.values.float8 import spell_out_casts
 
     machine = tvm.target.Target(target.llvm())
     module = spell_out_casts(tvm.IRModule({str(function.attrs["global_symbol"]): function}))

@@ -1,14 +1,14 @@
-"""From a tile program to one TIR function; see :mod:`redfuser.codegen.cpu.phases`."""
+"""From a tile program to one TIR function; see :mod:`redfuser.codegen.cpu.lowering.phases`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from redfuser.binding import dims_in
-from redfuser.codegen.cpu.builder import Builder
+from redfuser.codegen.cpu.lowering.phases import PhaseWriter
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.phases import PhaseWriter
-from redfuser.codegen.cpu.types import in_memory
+from redfuser.codegen.cpu.values.builder import Builder
+from redfuser.codegen.cpu.values.types import in_memory
 from redfuser.expr import PAIR, Tensor
 from redfuser.extents import most
 from redfuser.targets import CpuTarget

@@ -1,9 +1,9 @@
 """GPU code generation: tile programs to TileLang to machine code, on machines without a GPU."""
 
 from redfuser.codegen.gpu.build import Builder
-from redfuser.codegen.gpu.emit import emit
-from redfuser.codegen.gpu.refusal import Refused
-from redfuser.codegen.gpu.script import Script
+from redfuser.codegen.gpu.emission.emit import emit
+from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Resources, TensorMap
 
 __all__ = [

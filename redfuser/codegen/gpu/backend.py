@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Kernel, Placement
-from redfuser.codegen.gpu.refusal import Refused
+from redfuser.codegen.gpu.emission.refusal import Refused
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
@@ -46,7 +46,7 @@ class GpuBackend:
 
     def require_tools(self) -> None:
         """TileLang, nvcc, and the host compiler that it needs."""
-        from redfuser.codegen.gpu.toolchain import find_toolchain
+        from redfuser.codegen.gpu.tools.toolchain import find_toolchain
 
         find_toolchain()
 

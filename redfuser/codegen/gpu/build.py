@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from types import TracebackType
 
-from redfuser.codegen.gpu.cache import KernelCache, cache_folder
-from redfuser.codegen.gpu.emit import emit
+from redfuser.codegen.gpu.emission.emit import emit
+from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.gate import foreseen_problem, read_resources, resource_problem, type_problem
-from redfuser.codegen.gpu.refusal import Refused
-from redfuser.codegen.gpu.script import Script
-from redfuser.codegen.gpu.toolchain import Toolchain, find_toolchain
-from redfuser.codegen.gpu.toolkit import CudaError, compile_cuda
+from redfuser.codegen.gpu.tools.cache import KernelCache, cache_folder
+from redfuser.codegen.gpu.tools.toolchain import Toolchain, find_toolchain
+from redfuser.codegen.gpu.tools.toolkit import CudaError, compile_cuda
+from redfuser.codegen.gpu.tools.worker import Limits, Lowered, Worker
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Role
-from redfuser.codegen.gpu.worker import Limits, Lowered, Worker
 from redfuser.expr import Tensor
 from redfuser.options import Fp32
 from redfuser.reason import Reason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from redfuser.codegen.gpu.refusal import Refused
-from redfuser.codegen.gpu.script import Script
+from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import GpuKernel, Resources
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget

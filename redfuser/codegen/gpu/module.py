@@ -18,7 +18,7 @@ from redfuser.codegen.gpu.launch import build_programs, program_symbol, static_o
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder import machine_code, schedule_remainder
 from redfuser.codegen.gpu.remainder.device import PIPELINE
-from redfuser.codegen.gpu.symbols import undefined_symbols
+from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.value import GpuProgram
 from redfuser.codegen.rewire import Replacement, rewire
 from redfuser.targets import GpuTarget
@@ -62,7 +62,7 @@ def assemble(module: tvm.IRModule, fused: Sequence[Fused], target: GpuTarget) ->
 
     Raises:
         ValueError: a fused program depends on itself.
-        MissingToolError, CudaError: see :mod:`redfuser.codegen.gpu.toolkit`.
+        MissingToolError, CudaError: see :mod:`redfuser.codegen.gpu.tools.toolkit`.
     """
     machine = tvm.target.Target({"kind": "cuda", "arch": target.arch.rstrip("af")}, host=HOST)
     programs = {each.program.name: each.program for each in fused}

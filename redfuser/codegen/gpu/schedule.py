@@ -8,13 +8,13 @@ from math import prod
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.gpu.geometry import power_of_two
-from redfuser.codegen.gpu.products import BY_COLUMNS
+from redfuser.codegen.gpu.emission.geometry import power_of_two
+from redfuser.codegen.gpu.emission.products import BY_COLUMNS
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
-from redfuser.tile.common import streams
 from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
+from redfuser.tile.strategies.common import streams
 
 #: Elements of a row tile that a block holds for each of its threads, and the most it may.
 ELEMENTS, MOST_ELEMENTS = 16, 32

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from redfuser.codegen.cpu.lanes import choose_lanes
+from redfuser.codegen.cpu.lowering.lanes import choose_lanes
+from redfuser.codegen.cpu.lowering.nests import Nest, Product, Transpose, make_nest, merge_products, operands_of
+from redfuser.codegen.cpu.lowering.prefetch import Prefetch
+from redfuser.codegen.cpu.lowering.staging import Staging
+from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.nests import Nest, Product, Transpose, make_nest, merge_products, operands_of
-from redfuser.codegen.cpu.prefetch import Prefetch
-from redfuser.codegen.cpu.staging import Staging
-from redfuser.codegen.cpu.strides import Strides, value_loads
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import COMPARISONS, Axis, Expr, Op, Tensor, axes_of, index
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Phase, Reduce, Schedule, Statement, Store, Stream, TileProgram
 from redfuser.tile.sharing import EXPENSIVE, values
-from redfuser.tile.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 from redfuser.tuning.cost import Cost
 from redfuser.tuning.costs.rates import CpuRates
 

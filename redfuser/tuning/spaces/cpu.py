@@ -11,11 +11,11 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis
 from redfuser.targets import CpuTarget
-from redfuser.tile.common import streams
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.schedule import contiguous_axis, default_schedule, has_products, stationary_row
-from redfuser.tile.skipping import SKIP_HIDDEN
-from redfuser.tile.strategies import build
+from redfuser.tile.strategies.build import build
+from redfuser.tile.strategies.common import streams
+from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from redfuser.tile.common import StrategyError
 from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.strategies.common import StrategyError
 
 Point = Mapping[str, str | int]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from redfuser.codegen.gpu import Builder
-from redfuser.codegen.gpu.toolchain import Toolchain, find_toolchain
-from redfuser.codegen.gpu.toolkit import find_nvcc
+from redfuser.codegen.gpu.tools.toolchain import Toolchain, find_toolchain
+from redfuser.codegen.gpu.tools.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
 from tests.codegen.gpu.recording import Recorder, build_recorder
 

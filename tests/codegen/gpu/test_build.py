@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from redfuser.codegen.gpu import Builder, GpuProgram, Refused
-from redfuser.codegen.gpu.cache import KernelCache
 from redfuser.codegen.gpu.gate import block_registers
-from redfuser.codegen.gpu.worker import Worker
+from redfuser.codegen.gpu.tools.cache import KernelCache
+from redfuser.codegen.gpu.tools.worker import Worker
 from tests.codegen.gpu.programs import Attention, gpu, program
 
 LONG = Attention(heads=2, groups=2, q_len=200, kv_len=300, dim=128, v_dim=128, mask="bool")

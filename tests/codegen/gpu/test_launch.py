@@ -10,7 +10,7 @@ import pytest
 
 from redfuser.codegen.gpu.launch import PackedKernel, build_programs, program_symbol
 from redfuser.codegen.gpu.launch.tables import program_tables
-from redfuser.codegen.gpu.toolkit import compile_cuda
+from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Resources, TensorMap
 from redfuser.expr import Tensor
 from tests.codegen.gpu.recording import Recorder, Recording

@@ -10,7 +10,7 @@ from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Builder, GpuProgram, Refused
 from redfuser.codegen.gpu.schedule import candidates
-from redfuser.codegen.gpu.toolchain import Toolchain
+from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.options import Fp32
 from redfuser.tile import TileProgram, build, interpret
 from tests.codegen.gpu.programs import Array, Attention, gpu, quantised_product, random_inputs, softmax

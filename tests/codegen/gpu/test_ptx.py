@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redfuser.codegen.gpu.toolchain import find_toolchain
-from redfuser.codegen.gpu.toolkit import compile_cuda
+from redfuser.codegen.gpu.tools.toolchain import find_toolchain
+from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 from redfuser.errors import MissingToolError
 from tests.codegen.gpu.ptx import problems, read_ptx
 from tests.emulator import cases

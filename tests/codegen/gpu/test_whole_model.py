@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redfuser.codegen.gpu.symbols import undefined_symbols
-from redfuser.codegen.gpu.toolchain import Toolchain
+from redfuser.codegen.gpu.tools.symbols import undefined_symbols
+from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from tests.codegen.gpu.recording import ROOT, Recorder
 
 MODEL = ROOT / "models" / "tiny_bert.onnx"

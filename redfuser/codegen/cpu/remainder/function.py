@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from redfuser.cascade.tir import NotExtractable, extract_primfunc
+from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.remainder.gemm import write_product

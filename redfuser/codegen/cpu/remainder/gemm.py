@@ -12,12 +12,12 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.builder import matched
-from redfuser.codegen.cpu.region import Region, whole
+from redfuser.codegen.cpu.lowering.region import Region, whole
 from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.packing import Packing
 from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.values.builder import matched
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
 from redfuser.extents import is_symbolic, most

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from redfuser.cascade.graph import Definition
-from redfuser.cascade.tir import Fragment
+from redfuser.cascade.reading.tir import Fragment
 from redfuser.expr import INDEX, Axis, Expr, Load, Op, loads, substitute, transform, walk
 from redfuser.extents import most
 from redfuser.indexing import simplify

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from tvm import tirx
 
-from redfuser.codegen.cpu.access import Access
-from redfuser.codegen.cpu.builder import Builder
-from redfuser.codegen.cpu.expressions import Translator
+from redfuser.codegen.cpu.lowering.phases import PhaseWriter
+from redfuser.codegen.cpu.lowering.region import Region, Span
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.phases import PhaseWriter
-from redfuser.codegen.cpu.region import Region, Span
 from redfuser.codegen.cpu.remainder.flat import flat
+from redfuser.codegen.cpu.values.access import Access
+from redfuser.codegen.cpu.values.builder import Builder
+from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.expr import Axis, Expr, Tensor, index
 from redfuser.extents import Dim, is_symbolic, most
 from redfuser.tile.ir import Phase

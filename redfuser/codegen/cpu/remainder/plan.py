@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from redfuser.cascade.graph import Definition
-from redfuser.cascade.tir import Fragment
+from redfuser.cascade.reading.tir import Fragment
 from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
 from redfuser.codegen.cpu.remainder.groups import Group, make_groups
 from redfuser.codegen.cpu.remainder.inlining import inline

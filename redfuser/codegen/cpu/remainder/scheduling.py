@@ -8,7 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from redfuser.cascade.sizes import dims_of_module, sizes_of_call, variables_of_module
+from redfuser.cascade.reading.sizes import dims_of_module, sizes_of_call, variables_of_module
 from redfuser.codegen.cpu.remainder.function import Scheduled, builds, schedule_function
 from redfuser.codegen.rewire import with_bindings
 from redfuser.extents import Extent

@@ -21,7 +21,7 @@ from tvm import tirx
 from redfuser.codegen.gpu.launch import PackedKernel, build_packed, static_object
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder.identities import start_infinite
-from redfuser.codegen.gpu.toolkit import compile_cuda
+from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 
 CREATE = "ffi.Module.create.cuda"
 
@@ -56,7 +56,7 @@ def machine_code(arch: str) -> Iterator[None]:
     """Within it, ``relax.build(…, tir_pipeline=PIPELINE)`` gives machine code for ``arch``. One build at a time.
 
     Raises:
-        MissingToolError, CudaError: from within the build; see :mod:`redfuser.codegen.gpu.toolkit`.
+        MissingToolError, CudaError: from within the build; see :mod:`redfuser.codegen.gpu.tools.toolkit`.
     """
     failure: list[Exception] = []
     with _registry:

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.script import relax as R
 
 from redfuser.cascade.graph import Definition
-from redfuser.cascade.tir import Fragment
+from redfuser.cascade.reading.tir import Fragment
 from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.flat import address, flat, flatten, normalise
 from redfuser.codegen.cpu.remainder.groups import make_groups

@@ -1,0 +1,1 @@
+"""Maps as formulas: reading them, what is known of their signs, writing them back."""

@@ -1,0 +1,1 @@
+"""Recurrences written from what was proved: base points, corrections, elements."""

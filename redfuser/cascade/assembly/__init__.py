@@ -1,0 +1,1 @@
+"""From a group of reductions to a cascade in coordinates of its own."""

@@ -1,0 +1,132 @@
+"""Tile-local producers: contractions whose result the cascade consumes element by element. No TVM.
+
+q·k over the head dimension is the best-known one. It can be computed on the tile instead of being stored when
+the cascade alone reads it, each element once, and the operands belong to the row (a product with a weight
+shared by all rows is faster as a GEMM of its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from redfuser.cascade.ancestry import Ancestry
+from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_extent
+from redfuser.cascade.graph import Definition, Graph
+from redfuser.cascade.grouping import factors
+from redfuser.expr import Axis, Const, Expr, Load, axes_of, axis, loads, op
+from redfuser.indexing import replace
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A contraction to be computed on the tile.
+
+    Args:
+        name: the graph tensor it defines.
+        place: its axes in the cascade's coordinates.
+        over: the contracted axis.
+        map: one element of the sum, in the cascade's coordinates, without its constant factors.
+        scale: product of the constant factors, to be applied to the sum.
+    """
+
+    name: str
+    place: Mapping[Axis, Expr]
+    over: Axis
+    map: Expr
+    scale: float
+
+
+def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tuple[str, ...]:
+    """Contractions that members read through element-wise definitions, and that nothing else reads."""
+    downstream = Expander(graph, ancestry, members)
+    found: dict[str, None] = {}
+    seen = set(members)
+    pending = list(members)
+    while pending:
+        for name in graph.sources[pending.pop()]:
+            definition = graph.definitions.get(name)
+            if definition is None or name in seen:
+                continue
+            seen.add(name)
+            if not definition.is_reduction:
+                pending.append(name)
+            elif _contracts(graph, definition) and _private(graph, definition, members, downstream):
+                found[name] = None
+    return tuple(found)
+
+
+def _contracts(graph: Graph, definition: Definition) -> bool:
+    """Whether this is a floating-point product of two operands along the sum, none of them a constant weight."""
+    varying = [f for f in factors(definition.body) if loads(f)]
+    weights = [f for f in varying if all(n.tensor.name in graph.constants for n in loads(f))]
+    reduced = set(definition.reduced)
+    return (
+        definition.combiner == "sum"
+        and "float" in definition.tensor.dtype
+        and len(varying) == 2
+        and not weights
+        and all(reduced <= axes_of(f) for f in varying)
+    )
+
+
+def _private(graph: Graph, definition: Definition, members: Sequence[str], downstream: Expander) -> bool:
+    """Whether nothing but the cascade reads it, however far through element-wise definitions."""
+    pending, seen = [definition.tensor.name], set(members)
+    if definition.tensor.name in graph.outputs:
+        return False
+    while pending:
+        for user in graph.consumers.get(pending.pop(), ()):
+            if user in seen:
+                continue
+            seen.add(user)
+            if graph.definitions[user].is_reduction or user in graph.outputs:
+                return False
+            if not downstream.reaches(user):
+                pending.append(user)
+    return True
+
+
+def place_producers(
+    graph: Graph, names: Sequence[str], shared: Axis, maps: Iterable[Expr], expander: Expander
+) -> tuple[tuple[Producer, ...], frozenset[str]]:
+    """Place the candidates that the maps read.
+
+    Returns:
+        The producers, and the names of candidates that must stay stored: read at two places, or not once an element.
+    """
+    found: dict[str, Producer] = {}
+    refused: set[str] = set()
+    for body in maps:
+        for node in loads(body):
+            name = node.tensor.name
+            if name not in names or name in refused:
+                continue
+            producer = _place(graph.definitions[name], node, shared, expander, len(found))
+            if producer is None or found.setdefault(name, producer).place != producer.place:
+                refused.add(name)
+    return tuple(p for p in found.values() if p.name not in refused), frozenset(refused)
+
+
+def _place(definition: Definition, node: Load, shared: Axis, expander: Expander, number: int) -> Producer | None:
+    sources = {a for i in node.indices for a in axes_of(i)}
+    total = 1
+    for a in sources:
+        total *= a.extent
+    if shared not in sources or total != definition.tensor.size:
+        return None
+    over = axis(f"contracted{number}", reduced_extent(definition))
+    place = dict(zip(definition.axes, node.indices, strict=True))
+    body = replace(expander.body(definition), {**place, **flatten_reduced(definition, over)})
+    return Producer(definition.tensor.name, place, over, *split_constants(body))
+
+
+def split_constants(body: Expr) -> tuple[Expr, float]:
+    """A product without its constant factors (a scale on either operand, or both), and their product."""
+    scale, product = 1.0, None
+    for factor in factors(body):
+        if isinstance(factor, Const):
+            scale *= float(factor.value)
+        else:
+            product = factor if product is None else op("mul", product, factor)
+    return (body, 1.0) if product is None else (product, scale)

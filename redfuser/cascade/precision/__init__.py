@@ -1,0 +1,1 @@
+"""The precision a cascade is computed in (METHOD §4)."""

@@ -1,0 +1,1 @@
+"""The lowered module read as definitions: the only room of the stage that imports TVM."""

@@ -1,0 +1,1 @@
+"""Phases of a tile program as loops: what is staged, what lies in lanes, which loops are shared."""

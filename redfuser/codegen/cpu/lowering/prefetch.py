@@ -1,0 +1,71 @@
+"""Prefetching for row kernels: while one pass computes, memory for what comes next is brought closer.
+
+A row kernel reads a row, computes on it in cache and writes it: without help, memory and processor take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from redfuser.codegen.cpu.lowering.storage import Layout
+from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
+from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.values.builder import arithmetic
+from redfuser.evaluate import numpy_dtype
+from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, index, op, substitute
+from redfuser.extents import most
+from redfuser.tile.ir import Contract, Map, Phase, Reduce, Store, Stream
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Bring ``tensor[indices]`` closer, for every point of ``axes`` in the current tile."""
+
+    tensor: Tensor
+    axes: tuple[Axis, ...]
+    indices: tuple[Expr, ...]
+    write: bool
+
+
+def plan_prefetches(
+    phase: Phase, layouts: Mapping[Tensor, Layout], lanes: Axis | None, machine: Machine
+) -> dict[Stream, tuple[Prefetch, ...]]:
+    """What each stream along the lanes does for later ones: lines for their stores, and the next block's row.
+
+    Only for tensors larger than the cache, and not in the first stream, which waits for memory itself.
+    """
+    streams = [item for item in phase.body if isinstance(item, Stream) and item.axis == lanes]
+    if lanes is None or len(streams) < 2 or any(isinstance(s, Contract) for stream in streams for s in stream.body):
+        return {}
+    planned: dict[Stream, list[Prefetch]] = {stream: [] for stream in streams[1:]}
+    for before, stream in pairwise(streams):
+        stores = [s for s in stream.body if isinstance(s, Store) and lanes in s.axes]
+        planned.get(before, []).extend(Prefetch(s.tensor, s.axes, s.indices, True) for s in stores)
+    strides = Strides(layouts, {lanes: most(lanes.extent)})
+    planned[streams[-2] if len(streams) > 2 else streams[-1]] += [
+        item for load in _first_reads(streams[0]) if (item := _next_block(load, phase, lanes, strides)) is not None
+    ]
+    return {s: tuple(p for p in items if _large(p.tensor, machine)) for s, items in planned.items()}
+
+
+def _first_reads(stream: Stream) -> list[Load]:
+    values = [s.value for s in stream.body if isinstance(s, Map | Reduce | Store)]
+    return list(dict.fromkeys(node for value in values for node in value_loads(value)))
+
+
+def _next_block(load: Load, phase: Phase, lanes: Axis, strides: Strides) -> Prefetch | None:
+    """The same read in the block that probably comes next; ``None`` if it reads the same or no adjacent elements."""
+    moving = [tile for tile in phase.grid if tile.count > 1]
+    if load.tensor in strides.layouts or not moving or not all(map(arithmetic, load.indices)):
+        return None
+    row = moving[-1]
+    if row.axis not in axes_of(load) or strides.of_load(load, lanes) != 1:
+        return None
+    ahead = op("min", op("add", row.axis, index(row.size)), index(row.axis.extent - 1))
+    return Prefetch(load.tensor, (lanes,), tuple(substitute(i, {row.axis: ahead}) for i in load.indices), False)
+
+
+def _large(tensor: Tensor, machine: Machine) -> bool:
+    return most(tensor.size) * numpy_dtype(tensor.dtype).itemsize > machine.cache_bytes

@@ -1,0 +1,1 @@
+"""Values as TIR: expressions, vectors, element types, reads and writes."""

@@ -1,0 +1,275 @@
+"""Expressions to TIR, for one point or one vector of points."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from redfuser.codegen.cpu.lowering.region import Region
+from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.values.access import Access
+from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, scalar_dtype
+from redfuser.codegen.cpu.values.functions import Functions
+from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value_of_pair
+from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
+from redfuser.codegen.cpu.values.vectors import extremum, level, like, multiply_add, shuffle, typed
+from redfuser.expr import INDEX, PAIR, Axis, Const, Expr, Load, Op, axes_of, number, substitute
+from redfuser.extents import least, most
+from redfuser.indexing import Linear, linear
+from redfuser.operators import UNARY
+from redfuser.tile.sharing import operands
+
+if TYPE_CHECKING:
+    from tvm.tirx import PrimExpr
+
+Visit = Callable[[Expr], "PrimExpr"]
+
+#: comparison -> the one that holds exactly where it doesn't, NaN aside
+COMPLEMENT = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+class Translator:
+    """Writes the value of an expression; what occurs in it several times is named and computed once.
+
+    Scalars stay scalars until something wider is computed from them: a value that is the same in all lanes is
+    computed once.
+
+    Args:
+        builder: where named values go.
+        machine: decides between instructions.
+        access: where values are read from.
+    """
+
+    def __init__(self, builder: Builder, machine: Machine, access: Access) -> None:
+        self.builder = builder
+        self.access = access
+        self.functions = Functions(builder, machine)
+
+    def value(self, expr: Expr, region: Region, known: Mapping[Expr, PrimExpr] | None = None) -> PrimExpr:
+        """The value at a region of one point or vector.
+
+        Args:
+            known: values of sub-expressions that are at hand.
+
+        Raises:
+            NotImplementedError: an operator or type that has no code.
+        """
+        memo: dict[Expr, PrimExpr] = dict(known or {})
+        uses = _uses(expr)
+
+        def visit(node: Expr) -> PrimExpr:
+            if node not in memo:
+                value = self._node(node, region, visit)
+                memo[node] = self.builder.bind("shared", value) if uses[node] > 1 and _work(node) else value
+            return memo[node]
+
+        return visit(expr)
+
+    def _node(self, node: Expr, region: Region, visit: Visit) -> PrimExpr:
+        if isinstance(node, Const):
+            return _constant(node)
+        if node.dtype == INDEX and arithmetic(node):
+            position = self._position(node, region)
+            if position is not None:
+                return position
+        if isinstance(node, Load):
+            if node.tensor in self.access.layouts:
+                return self.access.on_chip(node.tensor, region)
+            return self.access.in_memory(node, region, self.value)
+        if isinstance(node, Axis):
+            raise AssertionError("a coordinate is always a linear form")
+        assert isinstance(node, Op)
+        if node.name == "not":
+            return self._negated(node.args[0], visit)
+        if node.name == "pow":
+            return self._power(node, visit)
+        if node.name == "div" and node.dtype == "float32" and axes_of(node.args[1]) < axes_of(node.args[0]):
+            return self._quotient(*map(visit, node.args))
+        arguments = level(*map(visit, node.args))
+        if node.name in UNARY:
+            return self._unary(node.name, *arguments)
+        if node.name == "cast":
+            return _cast(arguments[0], node.dtype)
+        if node.name == "pair":
+            return make_pair(self.builder, *arguments)
+        if node.name == "value":
+            return value_of_pair(self.builder, arguments[0], node.dtype)
+        if node.name == "position":
+            return position_of_pair(self.builder, arguments[0])
+        return _operator(node.name, *_one_integer_type(arguments))
+
+    def _position(self, node: Expr, region: Region) -> PrimExpr | None:
+        """Index arithmetic as a number or ramp, in 32 bits where they hold it; ``None`` if uneven along the lanes."""
+        from tvm.tirx import Broadcast, Ramp, const
+
+        form = linear(substitute(node, region.points()))
+        lane = region.lane
+        if lane is not None and any(lane in axes_of(atom) and atom != lane for atom, _ in form.terms):
+            return None
+        low, high = linear(node).bounds()
+        dtype = "int32" if max(abs(least(low)), abs(most(high))) < 1 << 31 else INDEX
+        base = Linear(tuple(t for t in form.terms if t[0] != lane), form.constant)
+        start = self.builder.index(base.expr()).astype(dtype)
+        stride = next((c for atom, c in form.terms if atom == lane), 0)
+        if lane is None or not stride:
+            return start
+        ramp = Ramp(const(0, dtype), const(stride, dtype), lane.extent)
+        return Broadcast(start, lane.extent) + ramp
+
+    def _unary(self, name: str, x: PrimExpr) -> PrimExpr:
+        if name == "isinf":
+            return self.functions.apply("abs", x) >= like(math.inf, x)
+        return self.functions.apply(name, x)
+
+    def _negated(self, condition: Expr, visit: Visit) -> PrimExpr:
+        """``not condition``, pushed down to comparisons: the simplifier turns it into the complement, losing NaN."""
+        from tvm.tirx import And, Or, Select
+
+        if isinstance(condition, Op) and condition.name in COMPLEMENT:
+            left, right = _one_integer_type(level(*map(visit, condition.args)))
+            holds = _operator(COMPLEMENT[condition.name], left, right)
+            for side in (left, right) if "float" in str(left.dtype) and condition.name != "ne" else ():
+                holds = Or(holds, self.functions.apply("isnan", side))
+            return holds
+        if isinstance(condition, Op) and condition.name == "not":
+            return visit(condition.args[0])
+        if isinstance(condition, Op) and condition.name in ("and", "or"):
+            sides = level(*(self._negated(argument, visit) for argument in condition.args))
+            return (Or if condition.name == "and" else And)(*sides)
+        value = visit(condition)
+        byte = value.astype(typed("int8", value))
+        return Select(value, like(0, byte), like(1, byte)) > like(0, byte)
+
+    def _quotient(self, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        """``x / y`` where many ``x`` share one ``y``: times its reciprocal, which is computed once, then corrected.
+
+        The correction makes it the correctly rounded quotient (Markstein 1990). Where it has no value, the
+        plain product is right: an infinity, a zero, or NaN.
+        """
+        from tvm.tirx import Select, isnan
+
+        if lanes_of(x) == 1:
+            return x / y
+        x, y = self.builder.bind("x", x), self.builder.bind("y", y)
+        inverse = self.builder.bind("inverse", like(1, y) / y)
+        x, y, inverse = level(x, y, inverse)
+        estimate = self.builder.bind("estimate", x * inverse)
+        rest = multiply_add(like(0, x) - estimate, y, x)
+        corrected = self.builder.bind("corrected", multiply_add(rest, inverse, estimate))
+        return Select(isnan(corrected), estimate, corrected)
+
+    def _power(self, node: Op, visit: Visit) -> PrimExpr:
+        """Small whole exponents are products, a half is a square root."""
+        from tvm.tirx import Select, call_pure_extern, sqrt
+
+        base = self.builder.bind("base", visit(node.args[0]))
+        exponent = node.args[1].value if isinstance(node.args[1], Const) else None
+        if exponent == 0.5 and "float" in node.dtype:
+            return Select(base == like(-math.inf, base), like(math.inf, base), sqrt(base))
+        if exponent in (1, 2, 3, 4) or (exponent in (-1, -2) and "float" in node.dtype):
+            product = base
+            for _ in range(abs(int(exponent)) - 1):
+                product = product * base
+            return like(1, base) / product if exponent < 0 else product
+        if computed(node.dtype) not in ("float32", "float64"):
+            raise NotImplementedError(f"pow of {node.dtype} to the power {node.args[1]}")
+        base, power = level(base, visit(node.args[1]))
+        symbol = "powf" if scalar_dtype(base) == "float32" else "pow"
+        if lanes_of(base) == 1:
+            return call_pure_extern(scalar_dtype(base), symbol, base, power)
+        lanes = range(lanes_of(base))
+        pairs = [(shuffle([base], [n]), shuffle([power], [n])) for n in lanes]
+        return shuffle([call_pure_extern(scalar_dtype(base), symbol, *pair) for pair in pairs], lanes)
+
+
+def _constant(node: Const) -> PrimExpr:
+    from tvm.tirx import const
+
+    if node.dtype == PAIR:
+        node = number(node.value, computed(PAIR))
+    return const(bool(node.value) if node.dtype == "bool" else node.value, computed(node.dtype))
+
+
+def _operator(name: str, *arguments: PrimExpr) -> PrimExpr:
+    """A binary operator, or ``select``, on values of one width."""
+    from tvm import tirx
+
+    first = arguments[0]
+    real = "float" in str(first.dtype)
+    if name in ("max", "min"):
+        return extremum(name, *arguments)
+    if name == "ne" and real:
+        # The ordered comparison is false for NaN, where "not equal" is true.
+        return tirx.Or(tirx.NE(*arguments), tirx.Or(*map(tirx.isnan, arguments)))
+    if name == "div" and not real:
+        return tirx.truncdiv(*arguments)
+    if name in ("floordiv", "floormod") and real:
+        quotient = tirx.floor(tirx.Div(*arguments))
+        return quotient if name == "floordiv" else first - quotient * arguments[1]
+    table = {
+        "add": tirx.Add,
+        "sub": tirx.Sub,
+        "mul": tirx.Mul,
+        "div": tirx.Div,
+        "floordiv": tirx.FloorDiv,
+        "floormod": tirx.FloorMod,
+        "eq": tirx.EQ,
+        "ne": tirx.NE,
+        "lt": tirx.LT,
+        "le": tirx.LE,
+        "gt": tirx.GT,
+        "ge": tirx.GE,
+        "and": tirx.And,
+        "or": tirx.Or,
+        "select": tirx.Select,
+    }
+    return table[name](*arguments)
+
+
+def _cast(value: PrimExpr, dtype: str) -> PrimExpr:
+    from tvm.tirx import NE, Select, isnan
+
+    source = scalar_dtype(value)
+    if source == dtype:
+        return value
+    if dtype == "bfloat16":
+        return rounded(_cast(value, "float32"))
+    if dtype.startswith("float8"):
+        return rounded_to_float8(_cast(value, "float32"), dtype)
+    if dtype == "bool":
+        nonzero = NE(value, like(0, value))
+        return _operator("or", nonzero, isnan(value)) if "float" in source else nonzero
+    if source == "bool":
+        one = value.astype(typed("int8", value))
+        number = Select(value, like(1, one), like(0, one))
+        return number.astype(typed(dtype, value))
+    return value.astype(typed(dtype, value))
+
+
+def _one_integer_type(arguments: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    """Integers of several widths brought to the widest; index arithmetic may be narrower than stated."""
+    names = {scalar_dtype(a) for a in arguments if "int" in scalar_dtype(a)}
+    if len(names) < 2:
+        return arguments
+    widest = max(names, key=lambda n: int(n.lstrip("uint")))
+    return tuple(a.astype(typed(widest, a)) if "int" in scalar_dtype(a) else a for a in arguments)
+
+
+def _uses(expr: Expr) -> Counter[Expr]:
+    """How often each value is used, index arithmetic aside."""
+    uses: Counter[Expr] = Counter()
+    stack, seen = [expr], set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        uses.update(operands(node))
+        stack.extend(operands(node))
+    return uses
+
+
+def _work(node: Expr) -> bool:
+    return isinstance(node, Op | Load) and node.dtype != "bool"

@@ -1,0 +1,106 @@
+"""From a tile program to TileLang scripts, one kernel a phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from redfuser.codegen.gpu.emission.block import Block
+from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
+from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
+from redfuser.codegen.gpu.emission.precision import HALVES
+from redfuser.codegen.gpu.emission.prepare import prepare
+from redfuser.codegen.gpu.emission.products import BY_COLUMNS
+from redfuser.codegen.gpu.emission.script import Lines, Names, Script
+from redfuser.codegen.gpu.emission.statements import write_body
+from redfuser.expr import Expr, Tensor, loads
+from redfuser.options import Fp32
+from redfuser.tile.ir import Phase, Store, Tile, TileProgram
+
+#: Of a block, unless the schedule says otherwise.
+THREADS = 128
+
+
+def emit(program: TileProgram, fp32: Fp32 = "tf32") -> tuple[Script, ...]:
+    """Scripts in launch order; their parameters are the tensors that each phase touches.
+
+    Args:
+        fp32: how products of float32 are computed.
+
+    Raises:
+        Refused: the program can't be expressed, with the reason.
+    """
+    several = len(program.phases) > 1
+    return tuple(
+        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, fp32).script()
+        for number, phase in enumerate(program.phases)
+    )
+
+
+class _Kernel:
+    def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32) -> None:
+        self.program, self.phase, self.name, self.fp32 = program, phase, name, fp32
+        self.options = dict(program.schedule.options)
+        self.names = Names(*VARIABLES, name)
+        self.tensors = _touched(program, phase)
+        self.memory = {tensor: self.names.new(tensor.name) for tensor in self.tensors}
+        self.threads = self.options.get("threads", THREADS)
+        self.geometry = Geometry(phase, self.threads // 32, bool(self.options.get(BY_COLUMNS)))
+
+    def script(self) -> Script:
+        half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
+        block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half, self.fp32)
+        blocks = launch(self.phase.grid)
+        for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
+            self._place(block, tile, number)
+        write_body(block, self.phase.body)
+        text = f"{self._head(blocks, block.declarations)}{block.lines}"
+        registers = block.sizes["fragment"] // (4 * self.threads)
+        shared = block.sizes["shared"]
+        return Script(self.name, text, self.tensors, tuple(self.memory.values()), shared, registers, half)
+
+    def _head(self, blocks: Launch, declarations: Sequence[str]) -> Lines:
+        head = Lines()
+        head.add(f'"""{self.name} [{self.program.schedule.strategy}]"""', "", "import tilelang.language as T", "", "")
+        head.add("@T.prim_func", f"def {self.name}(")
+        head.add(*(f'    {name}: T.Tensor({_shape(t)}, "{t.dtype}"),' for t, name in self.memory.items()))
+        head.add("):")
+        variables = VARIABLES[: len(blocks.extents)]
+        bound = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
+        launched = ", ".join(map(str, blocks.extents))
+        with head.indented(f"    with T.Kernel({launched}, threads={self.threads}) as {bound}:"):
+            head.add(*(f"    {declaration}" for declaration in declarations))
+        return head
+
+    def _place(self, block: Block, tile: Tile, number: str) -> None:
+        """Name the tile's position along its axis."""
+        if tile.count == 1:
+            if tile.size == 1:
+                self.geometry.grid[tile.axis] = Span(tile.axis, 1, 1, "", "1", False)
+            return
+        size = tile.size
+        name = self.names.new(tile.axis.name if size == 1 else f"{tile.axis.name}_start")
+        compound = f"({number})" if " " in number else number
+        block.lines.add(f"{name} = {number if size == 1 else f'{compound} * {size}'}")
+        exact = tile.axis.extent % size == 0
+        self.geometry.grid[tile.axis] = self.geometry.tiled(tile.axis, size, name, str(tile.axis.extent), exact)
+
+
+def _shape(tensor: Tensor) -> str:
+    inner = ", ".join(map(str, tensor.shape or (1,)))
+    return f"({inner},)" if len(tensor.shape) < 2 else f"({inner})"
+
+
+def _touched(program: TileProgram, phase: Phase) -> tuple[Tensor, ...]:
+    """Tensors in memory that a phase reads or writes, in calling order."""
+    used = set(_memory(phase))
+    return tuple(t for t in (*program.inputs, *program.outputs, *program.workspaces) if t in used)
+
+
+def _memory(phase: Phase) -> Iterator[Tensor]:
+    for statement in statements(phase.body):
+        for name in ("value", "left", "right"):
+            part = getattr(statement, name, None)
+            if isinstance(part, Expr):
+                yield from (node.tensor for node in loads(part))
+        if isinstance(statement, Store):
+            yield statement.tensor

@@ -1,0 +1,152 @@
+"""The statements of a phase as lines of a TileLang kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redfuser.codegen.gpu.emission.block import Block
+from redfuser.codegen.gpu.emission.expressions import constant
+from redfuser.codegen.gpu.emission.geometry import Span, aligned
+from redfuser.codegen.gpu.emission.operands import copy_operand
+from redfuser.codegen.gpu.emission.padding import Value, same, wanted
+from redfuser.codegen.gpu.emission.products import write_contract
+from redfuser.codegen.gpu.emission.reductions import write_reduce
+from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.expr import Expr, Op, loads, op
+from redfuser.indexing import linear
+from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
+
+
+def write_body(block: Block, body: Sequence[Statement]) -> None:
+    """Write statements in order.
+
+    Raises:
+        Refused: a statement can't be expressed.
+    """
+    for position, statement in enumerate(body):
+        later = body[position + 1 :]
+        if isinstance(statement, Stream):
+            _stream(block, statement)
+        elif isinstance(statement, Store):
+            _store(block, statement)
+        elif isinstance(statement, Fill):
+            if not _clears(statement, later[:1]):
+                _fill(block, statement)
+        elif isinstance(statement, Map):
+            if not _rounds_an_operand(block, statement, later) and not copy_operand(block, statement):
+                _map(block, statement, later)
+        elif isinstance(statement, Reduce):
+            write_reduce(block, statement)
+        else:
+            write_contract(block, statement, clear=position > 0 and _clears(body[position - 1], [statement]))
+
+
+def _clears(statement: Statement, following: Sequence[Statement]) -> bool:
+    """Whether a fill is the 0 that a matrix product starts from, which the product writes itself."""
+    if not isinstance(statement, Fill) or statement.value != 0:
+        return False
+    return any(isinstance(other, Contract) and other.target == statement.target for other in following)
+
+
+def _fill(block: Block, statement: Fill) -> None:
+    kept = block.stored(statement.target)
+    block.lines.add(f"T.fill({kept.name}, {constant(statement.value, kept.dtype)})")
+    block.padding.forget(statement.target.tensor)
+    block.padding.known |= {(statement.target.tensor, axis): statement.value for axis in kept.axes}
+
+
+def _map(block: Block, statement: Map, later: Sequence[Statement]) -> None:
+    """Outside its axes the target gets what the next fold over it needs."""
+    target, value = statement.target, statement.value
+    kept = block.stored(target)
+    spans = block.geometry.wide(target.axes)
+    needs: dict[Span, Value] = {}
+    for span in spans:
+        need = wanted(target, span.axis, later) if span.ragged else None
+        if need is not None and not same(block.padding.value(value, span.axis), need):
+            needs[span] = need
+    if len(needs) > 1:
+        raise Refused("padding", "two axes of one value have tails that must not count", statement)
+    text = block.inside(list(needs), value, next(iter(needs.values()), 0), kept.dtype)
+    exponential = block.padding.exponential(value)
+    block.parallel(spans, f"{block.element(target)} = {text}")
+    block.padding.learn(statement, [span.axis for span in spans])
+    block.padding.known |= {(target.tensor, span.axis): need for span, need in needs.items()}
+    block.probabilities.discard(target.tensor)
+    if exponential:
+        block.probabilities.add(target.tensor)
+
+
+def _rounds_an_operand(block: Block, statement: Map, later: Sequence[Statement]) -> bool:
+    """``b = float32(float16(b))`` for a matrix product alone, whose operand is rounded so anyway."""
+    value, target = statement.value, statement.target
+    if not (isinstance(value, Op) and value.name == "cast" and isinstance(value.args[0], Op)):
+        return False
+    inner = value.args[0]
+    if inner.name != "cast" or inner.args[0] != target.value:
+        return False
+    readers = [following for following in later if _reads(following, target)]
+    if len(readers) != 1 or not isinstance(readers[0], Contract):
+        return False
+    block.rounded[target.tensor] = inner.dtype
+    return True
+
+
+def _store(block: Block, statement: Store) -> None:
+    spans = block.geometry.wide(statement.axes)
+    value = block.text(statement.value, statement.tensor.dtype)
+    target = f"{block.memory[statement.tensor]}[{block.indices(statement.indices)}]"
+    block.parallel(spans, f"{target} = {value}", block.guard(spans))
+
+
+def _stream(block: Block, stream: Stream) -> None:
+    """A pipelined loop. Tiles are whole, but for the one at the end of the axis."""
+    axis, tile = stream.axis, stream.tile
+    if not all(aligned(bound, tile, axis.extent) for bound in (stream.start, stream.stop)):
+        raise Refused("stream-bounds", "a stream must begin and end with whole tiles, or where its axis ends", stream)
+    start = block.bounds.text(stream.start)
+    count = _whole_count(stream) or f"T.ceildiv({block.bounds.text(stream.stop)} - {start}, {tile})"
+    step = block.names.new(f"{axis.name}_step")
+    stages = block.options.get("stages", 2)
+    loop = f"T.Pipelined({count}, num_stages={stages})" if stages else f"T.serial({count})"
+    origin = f"{step} * {tile}" if start == "0" else f"{start} + {step} * {tile}"
+    changed = {s.target.tensor for s in stream.body if not isinstance(s, Store | Stream)}
+    for tensor in changed:
+        block.padding.forget(tensor)
+    with block.lines.indented(f"for {step} in {loop}:"):
+        exact = axis.extent % tile == 0 and not _overruns(stream)
+        block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, str(axis.extent), exact)
+        write_body(block, stream.body)
+        del block.geometry.streamed[axis]
+    for tensor in changed:
+        block.padding.forget(tensor)
+
+
+def _whole_count(stream: Stream) -> str:
+    """Tiles of a stream where their number is known: from a start to a fixed distance, or to the axis' end.
+
+    A last segment that is shorter runs as often as the others, beyond the end of the axis: that loop has a fixed
+    number of turns is worth more to a pipeline.
+    """
+    length = _distance(stream)
+    return str(-(-length // stream.tile)) if length is not None else ""
+
+
+def _distance(stream: Stream) -> int | None:
+    stop = stream.stop
+    ends = stop.args if isinstance(stop, Op) and stop.name == "min" else (stop,)
+    lengths = [linear(op("sub", end, stream.start)) for end in ends]
+    return next((form.constant for form in lengths if not form.terms), None)
+
+
+def _overruns(stream: Stream) -> bool:
+    """Whether some segment runs beyond the end of the axis."""
+    length = _distance(stream)
+    return length is not None and length < stream.axis.extent and stream.axis.extent % length != 0
+
+
+def _reads(statement: Statement, target: Buffer) -> bool:
+    if isinstance(statement, Stream):
+        return any(_reads(inner, target) for inner in statement.body)
+    parts = [getattr(statement, name, None) for name in ("value", "left", "right")]
+    return any(target.tensor in {n.tensor for n in loads(part)} for part in parts if isinstance(part, Expr))

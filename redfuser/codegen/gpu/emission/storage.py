@@ -1,0 +1,123 @@
+"""Where each buffer is kept: in registers, or in shared memory where a matrix product or a loop reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from redfuser.codegen.gpu.emission.geometry import statements
+from redfuser.codegen.gpu.emission.precision import exact_dtype, strip_casts
+from redfuser.expr import Axis, Expr, Load, Tensor, loads
+from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
+
+Scope = Literal["fragment", "shared"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a buffer is to be: its scope and the type it is kept in."""
+
+    scope: Scope
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A declared buffer: its name in the script, scope and type, and the axes that are its dimensions."""
+
+    name: str
+    scope: Scope
+    dtype: str
+    axes: tuple[Axis, ...]
+
+
+def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
+    """A plan for every buffer of a phase.
+
+    A buffer is kept in the narrowest type that all values written to it have. It lies in shared memory where it
+    is only an operand of matrix products, where a stream visits it piece by piece, or where threads share it out
+    in two ways.
+    """
+    plans: dict[Tensor, Plan] = {}
+    stored: dict[Tensor, str] = {}
+    body = list(statements(phase.body))
+    shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
+    shared |= _between_layouts(phase, body, shared)
+    for buffer in phase.buffers:
+        dtype = _dtype(buffer, body, stored)
+        stored[buffer.tensor] = dtype
+        plans[buffer.tensor] = Plan("shared" if buffer.tensor in shared else "fragment", dtype)
+    return plans
+
+
+def _between_layouts(phase: Phase, body: Sequence[Statement], shared: Collection[Tensor]) -> set[Tensor]:
+    """Row values from which operands are computed: threads hold rows otherwise there than in a product's result."""
+    computed = [s.value for s in body if isinstance(s, Map) and s.target.tensor in shared]
+    for statement in body:
+        if isinstance(statement, Contract):
+            operands = (strip_casts(statement.left), strip_casts(statement.right))
+            computed += [operand for operand in operands if not isinstance(operand, Load)]
+    read = {node.tensor for value in computed for node in loads(value)}
+    rows = [b for b in phase.buffers if b.tensor in read and sum(points > 1 for points in b.tensor.shape) <= 1]
+    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
+
+
+def _writes(buffer: Buffer, body: Iterable[Statement]) -> list[Statement]:
+    return [s for s in body if not isinstance(s, Store | Stream) and s.target.tensor == buffer.tensor]
+
+
+def _dtype(buffer: Buffer, body: Iterable[Statement], stored: dict[Tensor, str]) -> str:
+    """The narrowest type of everything written, where only maps write and none reads the buffer itself."""
+    found = set()
+    for statement in _writes(buffer, body):
+        if not isinstance(statement, Map) or buffer.tensor in {node.tensor for node in loads(statement.value)}:
+            return buffer.tensor.dtype
+        found.add(exact_dtype(statement.value, stored))
+    return found.pop() if len(found) == 1 else buffer.tensor.dtype
+
+
+def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
+    """Whether maps write a buffer and matrix products alone read it."""
+    body = list(body)
+    if not all(isinstance(statement, Map) for statement in _writes(buffer, body)):
+        return False
+    used = False
+    for statement in body:
+        if isinstance(statement, Contract):
+            used |= buffer.tensor in {n.tensor for e in (statement.left, statement.right) for n in loads(e)}
+            for operand in (statement.left, statement.right):
+                bare = strip_casts(operand)
+                if buffer.tensor in {n.tensor for n in loads(operand)} and not isinstance(bare, Load):
+                    return False
+        else:
+            value = getattr(statement, "value", None)
+            if isinstance(value, Expr) and buffer.tensor in {node.tensor for node in loads(value)}:
+                return False
+    return used
+
+
+def is_serial(statement: Reduce, streamed: Collection[Axis]) -> bool:
+    """Whether summands are folded one after another: a matrix of results, from more than is held at once."""
+    wide = [points for points in statement.target.tensor.shape if points > 1]
+    return len(wide) > 1 and statement.over not in streamed
+
+
+def _visited_in_pieces(phase: Phase) -> set[Tensor]:
+    """Buffers that cover more of a streamed axis than the stream's tile, or that a serial fold reads along its axis."""
+    body = list(statements(phase.body))
+    streams = [statement for statement in body if isinstance(statement, Stream)]
+    folded = {
+        node.tensor
+        for statement in body
+        if isinstance(statement, Reduce) and is_serial(statement, [stream.axis for stream in streams])
+        for node in loads(statement.value)
+        if statement.over in node.indices
+    }
+    return folded | {
+        buffer.tensor
+        for buffer in phase.buffers
+        for stream in streams
+        for axis, points in zip(buffer.axes, buffer.tensor.shape, strict=True)
+        if axis == stream.axis and points > stream.tile
+    }

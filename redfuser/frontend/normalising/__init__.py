@@ -1,0 +1,1 @@
+"""ONNX to ONNX: one spelling for what follows."""

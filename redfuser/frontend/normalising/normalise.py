@@ -1,0 +1,176 @@
+"""ONNX -> ONNX: one spelling for what follows. The meaning of the graph is not touched: nothing is fused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from redfuser.errors import ModelError
+from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.folding import fold_constants
+
+if TYPE_CHECKING:
+    import numpy
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+    Array = numpy.ndarray[Any, Any]
+
+#: A tensor of more elements than this fits no machine.
+MOST_ELEMENTS = 1 << 40
+
+#: Older models are converted to this operator set; newer ones are kept.
+OPSET = 17
+
+
+def normalise(proto: ModelProto) -> ModelProto:
+    """Bring a model to the form that the importer reads.
+
+    Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
+    already are kept), constants and shapes folded, copies and unused nodes removed, constant indices
+    of the Gather family non-negative.
+
+    Args:
+        proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). Not changed.
+
+    Raises:
+        ModelError: the graph contradicts itself, has sparse initializers, or cannot be converted to :data:`OPSET`.
+    """
+    if proto.graph.sparse_initializer:
+        name = proto.graph.sparse_initializer[0].values.name
+        raise ModelError(f"initializer '{name}' is sparse, which is not supported", "store it as a dense tensor")
+    result = _inline_functions(upgrade(proto))
+    _name_nodes(result.graph)
+    fold_constants(result)
+    _refuse_huge(result.graph)
+    _name_nodes(result.graph)
+    _make_indices_positive(result.graph)
+    _remove_unused(result.graph)
+    return result
+
+
+def upgrade(proto: ModelProto) -> ModelProto:
+    """A copy of the model in operator set :data:`OPSET` at least.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
+    import onnx
+
+    if opset_of(proto) >= OPSET:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        return copy
+    try:
+        return onnx.version_converter.convert_version(proto, OPSET)
+    except (RuntimeError, onnx.version_converter.ConvertError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ModelError(
+            f"the model's operator set {opset_of(proto)} can't be converted to {OPSET}: {reason}",
+            f"export the model with opset {OPSET} or later",
+        ) from error
+
+
+def _refuse_huge(graph: GraphProto) -> None:
+    for name, shape in _shapes(graph).items():
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise ModelError(
+                f"value '{name}' has the shape {list(shape)}; at most {MOST_ELEMENTS} elements are accepted"
+            )
+
+
+def _inline_functions(proto: ModelProto) -> ModelProto:
+    import onnx.inliner
+
+    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+
+
+def _name_nodes(graph: GraphProto) -> None:
+    """Unique, non-empty names; the first bearer of a name keeps it."""
+    taken = {node.name for node in graph.node}
+    seen: set[str] = set()
+    for place, node in enumerate(graph.node):
+        if not node.name or node.name in seen:
+            base = node.name or f"{node.op_type}_{place}"
+            candidates = (f"{base}_{suffix}" for suffix in itertools.count(1))
+            node.name = next(name for name in itertools.chain([base], candidates) if name not in taken)
+            taken.add(node.name)
+        seen.add(node.name)
+
+
+def _make_indices_positive(graph: GraphProto) -> None:
+    """Rewrite negative constant indices: the importer's gathers don't know them."""
+    import numpy
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    shapes = _shapes(graph)
+    for node in graph.node:
+        if node.op_type not in ("Gather", "GatherElements", "GatherND"):
+            continue
+        tensor, shape = constants.get(node.input[1]), shapes.get(node.input[0])
+        if tensor is None or shape is None:
+            continue
+        indices = numpy_helper.to_array(tensor)
+        extent = _extents(node, indices, shape)
+        if ((indices < -extent) | (indices >= extent)).any():
+            raise ModelError(f"node '{node.name}' ({node.op_type}) has an index outside its data's shape {list(shape)}")
+        if (indices < 0).any():
+            positive = numpy.where(indices < 0, indices + extent, indices).astype(indices.dtype)
+            name = f"{node.name}/indices"
+            graph.initializer.append(numpy_helper.from_array(positive, name))
+            node.input[1] = name
+
+
+def _extents(node: NodeProto, indices: Array, shape: tuple[int, ...]) -> Array:
+    """What each index is counted against, broadcastable to the indices."""
+    import numpy
+
+    attributes = {a.name: a.i for a in node.attribute}
+    if node.op_type != "GatherND":
+        return numpy.array(shape[attributes.get("axis", 0)], numpy.int64)
+    first = attributes.get("batch_dims", 0)
+    width = indices.shape[-1]
+    return numpy.array(shape[first : first + width], numpy.int64)
+
+
+def _shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if all(d.HasField("dim_value") for d in dims):
+            shapes.setdefault(value.name, tuple(d.dim_value for d in dims))
+    return shapes
+
+
+def _remove_unused(graph: GraphProto) -> None:
+    """Drop nodes, initializers and types nothing reads. Every graph input is kept."""
+    needed = {output.name for output in graph.output}
+    kept: list[NodeProto] = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(_reads(node))
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+    used = {tensor.name: tensor for tensor in graph.initializer if tensor.name in needed}
+    initializers: list[TensorProto] = list(used.values())
+    del graph.initializer[:]
+    graph.initializer.extend(initializers)
+    inputs = [value for value in graph.input if value.name not in used]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    values = [value for value in graph.value_info if value.name in needed]
+    del graph.value_info[:]
+    graph.value_info.extend(values)
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    """What a node reads, its subgraphs included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from (output.name for output in attribute.g.output)
+            for inner in attribute.g.node:
+                yield from _reads(inner)

@@ -1,0 +1,132 @@
+"""Several blocks share one row's axis: each folds its segment, a second phase merges the states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redfuser.algebra.derivation import Derivation
+from redfuser.cascade.model import Cascade, Reduction
+from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op, substitute
+from redfuser.reason import Reason
+from redfuser.tile.ir import Phase, Schedule, Store, Tile, TileProgram
+from redfuser.tile.strategies.common import StrategyError, bind, grid_of, stream_tile, write_outputs
+from redfuser.tile.strategies.emitter import Emitter
+from redfuser.tile.strategies.recurrence import States, rebased
+from redfuser.tile.strategies.skipping import plan_skipping
+
+
+@dataclass(frozen=True)
+class Segments:
+    """How the shared axis is cut: ``count`` pieces of ``length`` points, none of them empty, the last one shorter."""
+
+    axis: Axis
+    length: int
+
+    @staticmethod
+    def cut(length: int, wanted: int, tile: int) -> Segments:
+        """At most ``wanted`` segments of whole tiles."""
+        tiles = -(-length // tile)
+        own = max(-(-tiles // max(wanted, 1)), 1) * tile
+        return Segments(axis("segment", max(-(-length // own), 1)), own)
+
+    def bounds(self, extent: int) -> tuple[Expr, Expr]:
+        """First point of the current segment, and the point after its last."""
+        start = op("mul", self.axis, index(self.length))
+        return start, op("min", op("add", start, index(self.length)), index(extent))
+
+
+def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:
+    """Phase 0 folds every segment into its own state in memory, phase 1 merges and finishes.
+
+    Raises:
+        StrategyError: an output runs along the shared axis, or the schedule doesn't fit the outputs.
+    """
+    for output in cascade.outputs:
+        if cascade.axis in output.axes:
+            text = "an output runs along the shared axis, which would have to be read again after the merge"
+            raise StrategyError(Reason("output-along-axis", text, str(output)))
+    grid = grid_of(cascade, schedule, states=True)
+    tile = stream_tile(cascade, schedule)
+    segments = Segments.cut(cascade.axis.extent, schedule.segments, tile)
+    workspaces = {
+        component.tensor.name: Tensor(
+            f"{component.tensor.name}.segments",
+            (segments.axis.extent, *(a.extent for a in reduction.axes)),
+            component.tensor.dtype,
+        )
+        for reduction, recurrence in zip(cascade.reductions, derivation.recurrences, strict=True)
+        for component in recurrence.state
+    }
+    skipping = plan_skipping(cascade, derivation, schedule, grid)
+    bounds = skipping.narrow(segments.bounds(cascade.axis.extent), tile)
+    return TileProgram(
+        cascade.name,
+        cascade.inputs,
+        tuple(output.tensor for output in cascade.outputs),
+        (*skipping.workspaces, *workspaces.values()),
+        (
+            *skipping.look(),
+            _fold(cascade, derivation, (Tile(segments.axis, 1), *grid), tile, bounds, workspaces),
+            _merge(cascade, derivation, grid, segments, workspaces),
+        ),
+        schedule,
+    )
+
+
+def _fold(
+    cascade: Cascade,
+    derivation: Derivation,
+    grid: tuple[Tile, ...],
+    tile: int,
+    bounds: tuple[Expr, Expr],
+    workspaces: dict[str, Tensor],
+) -> Phase:
+    """Each segment's states, stored at the segment; the grid begins with the segments."""
+    emitter = Emitter(cascade, grid)
+    states = States(emitter, cascade, derivation)
+    states.fold(tile, bounds)
+    for name, workspace in workspaces.items():
+        buffer = states.components[name]
+        where = (grid[0].axis, *buffer.axes)
+        emitter.emit(Store(workspace, where, where, buffer.value))
+    return emitter.phase()
+
+
+def _merge(
+    cascade: Cascade,
+    derivation: Derivation,
+    grid: tuple[Tile, ...],
+    segments: Segments,
+    workspaces: dict[str, Tensor],
+) -> Phase:
+    """The recurrence once more, with segments for elements: each re-based from its own base points."""
+    emitter = Emitter(cascade, grid)
+    states = States(emitter, cascade, derivation)
+    own: dict[str, Expr] = {}
+    joint = dict(states.names)
+    elements: dict[str, tuple[Expr, Axis]] = {}
+    for reduction, recurrence in states.pairs:
+        name = reduction.result.name
+        for component in recurrence.state:
+            own[component.tensor.name] = load(workspaces[component.tensor.name], segments.axis, *reduction.axes)
+        own[name] = own[recurrence.state[0].tensor.name]
+        if recurrence.base is not None:
+            own[f"{name}.base"] = bind(recurrence.base, own)
+        joint |= {f"{derived}.previous": value for derived, value in own.items()}
+        for component in recurrence.state:
+            element = rebased(component, recurrence, own, joint)
+            elements[component.tensor.name] = _candidates(element, reduction, segments.axis)
+    emitter.share([[element] for element, _ in elements.values()])
+    states.accumulate(elements)
+    write_outputs(emitter, cascade, states.results, 1)
+    return emitter.phase()
+
+
+def _candidates(element: Expr, reduction: Reduction, segments: Axis) -> tuple[Expr, Axis]:
+    """What the merge folds, and over which axis: of lists, the places of all segments."""
+    if reduction.rank is None:
+        return element, segments
+    count = reduction.rank.extent
+    candidate = axis(f"{reduction.result.name}.candidate", segments.extent * count)
+    segment, place = op("floordiv", candidate, index(count)), op("floormod", candidate, index(count))
+    return substitute(element, {segments: segment, reduction.rank: place}), candidate

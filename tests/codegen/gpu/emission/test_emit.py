@@ -1,0 +1,61 @@
+"""Scripts to be read, and programs that can't become one."""
+
+from __future__ import annotations
+
+import pytest
+
+from redfuser.codegen.gpu import Refused
+from redfuser.codegen.gpu.emission import emit
+from redfuser.options import Fp32
+from tests.codegen.gpu.programs import Attention, program, quantised_product, softmax
+from tests.golden import Golden
+
+FP32: tuple[Fp32, ...] = ("tf32", "3xtf32", "ieee")
+
+
+@pytest.mark.parametrize(("tile", "threads"), [(128, 256), (64, 128)])
+def test_attention(tile: int, threads: int, golden: Golden) -> None:
+    cascade = Attention(heads=4, groups=2, q_len=200, kv_len=300, dim=128, v_dim=128, mask="bool").cascade()
+    options = {"threads": threads, "stages": 2}
+    [script] = emit(program(cascade, options=options, i=tile, j=tile))
+    golden.check(f"gpu_attention_{tile}.txt", str(script).rstrip("\n"))
+
+
+def test_whole_tiles_need_no_guards() -> None:
+    [script] = emit(program(Attention(q_len=128, kv_len=256).cascade(), i=128, j=128))
+    assert "if_then_else(j_step" not in script.text and "if i" not in script.text
+
+
+def test_a_tile_that_is_not_whole_on_chip_is_refused() -> None:
+    with pytest.raises(Refused, match="tile-size"):
+        emit(program(Attention().cascade(), i=96, j=64))
+
+
+def test_products_of_float32_as_asked_for() -> None:
+    tiles = program(Attention(dtype="float32").cascade(), i=64, j=64)
+    products = {fp32: emit(tiles, fp32)[0].text.count("T.gemm(") for fp32 in FP32}
+    assert products == {"tf32": 2, "3xtf32": 6, "ieee": 0}
+
+
+def test_half_precision_is_multiplied_as_it_is() -> None:
+    tiles = program(Attention().cascade(), i=64, j=64)
+    assert emit(tiles, "ieee") == emit(tiles)
+
+
+def test_integers_are_summed_as_integers() -> None:
+    cascade = quantised_product(64, 128, 64, "int8", 127.0)
+    [script] = emit(program(cascade, "resident", i=64, j=64))
+    assert 'g_int32 = T.alloc_fragment((64, 64), "int32")' in script.text
+
+
+def test_a_product_of_three_axes_is_refused() -> None:
+    with pytest.raises(Refused, match="two axes with several points"):
+        emit(program(Attention(heads=4).cascade(), h=4, i=64, j=64))
+
+
+def test_a_largest_magnitude_hands_on_nan_which_a_softmax_does_by_its_sum() -> None:
+    quantised = quantised_product(64, 128, 64, "float8_e4m3fn", 448.0)
+    [script] = emit(program(quantised, "resident", i=64, j=64))
+    assert "T.isnan(" in script.text and 'T.float32(float("nan"))' in script.text
+    [script] = emit(program(softmax(64, 100, "float16"), "resident", i=4))
+    assert "T.isnan(" not in script.text
