@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,16 @@ static FILE* recording(void) {
     setvbuf(file, NULL, _IOLBF, 1 << 16);
   }
   return file;
+}
+
+/* A whole line at once: other threads record too. */
+static void record(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  pthread_mutex_lock(&lock);
+  vfprintf(recording(), format, values);
+  pthread_mutex_unlock(&lock);
+  va_end(values);
 }
 
 static void list(const char* name, const void* values, int bytes, int count) {
@@ -112,7 +123,7 @@ int cuCtxGetId(void* context, unsigned long long* id) { *id = 100 + (char*)conte
 int cuCtxGetDevice(int* device) { *device = (int)((char*)current - contexts); return current ? 0 : 201; }
 
 int cuCtxPushCurrent_v2(void* context) {
-  fprintf(recording(), "{\"event\": \"push\", \"device\": %d, \"over\": %d}\n", (int)((char*)context - contexts), current != NULL);
+  record("{\"event\": \"push\", \"device\": %d, \"over\": %d}\n", (int)((char*)context - contexts), current != NULL);
   current = context;
   return 0;
 }
@@ -120,7 +131,7 @@ int cuCtxPushCurrent_v2(void* context) {
 int cuCtxPopCurrent_v2(void** context) {
   *context = current;
   current = NULL;
-  fprintf(recording(), "{\"event\": \"pop\"}\n");
+  record("{\"event\": \"pop\"}\n");
   return 0;
 }
 
@@ -157,7 +168,7 @@ int cuModuleLoadData(void** module, const void* image) {
   *loaded = (Module){image, module_count++};
   pthread_mutex_unlock(&lock);
   if (memcmp(image, ELFMAG, SELFMAG)) return 209; /* text to be compiled at load is refused */
-  fprintf(recording(), "{\"event\": \"load\", \"module\": %d, \"machine\": %d}\n", loaded->number, ((const Elf64_Ehdr*)image)->e_machine);
+  record("{\"event\": \"load\", \"module\": %d, \"machine\": %d}\n", loaded->number, ((const Elf64_Ehdr*)image)->e_machine);
   return *module = loaded, 0;
 }
 
@@ -174,7 +185,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 int cuFuncSetAttribute(void* function, int attribute, int value) {
   Function* changed = function;
   if (attribute == 8) changed->shared = value;
-  fprintf(recording(), "{\"event\": \"attribute\", \"kernel\": \"%s\", \"attribute\": %d, \"value\": %d}\n", changed->name, attribute, value);
+  record("{\"event\": \"attribute\", \"kernel\": \"%s\", \"attribute\": %d, \"value\": %d}\n", changed->name, attribute, value);
   return value > setting("CUDA_RECORDING_SHARED", 232448);
 }
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redfuser.codegen.gpu import Refused
-from redfuser.codegen.gpu.emission import emit
+from redfuser.codegen.gpu import Refused, emit
 from redfuser.options import Fp32
 from tests.codegen.gpu.programs import Attention, program, quantised_product, softmax
 from tests.golden import Golden
