@@ -12,21 +12,15 @@ from redfuser.artifact.contents import CompiledModule
 from redfuser.artifact.write import write_artifact
 from redfuser.options import CompileOptions
 from redfuser.reason import Reason
-from redfuser.report.value import (
-    CascadeEntry,
+from redfuser.report.derivation_entries import (
     DerivationEntry,
-    FusionReport,
-    ModelInfo,
-    NumericError,
     ProofEntry,
     RecurrenceEntry,
     ReductionEntry,
     StateEntry,
-    TargetInfo,
-    Time,
-    Traffic,
     WitnessEntry,
 )
+from redfuser.report.value import CascadeEntry, FusionReport, ModelInfo, NumericError, TargetInfo, Time, Traffic
 from redfuser.signature import TensorSpec
 from redfuser.targets import load_target
 from tests.golden import Golden

@@ -11,17 +11,9 @@ from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis
 from redfuser.reason import Reason
+from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.derivations import describe_derivation
-from redfuser.report.value import (
-    BoundaryEntry,
-    CascadeEntry,
-    ChoiceEntry,
-    NumericError,
-    ReductionEntry,
-    TargetInfo,
-    Time,
-    Traffic,
-)
+from redfuser.report.value import BoundaryEntry, CascadeEntry, ChoiceEntry, NumericError, TargetInfo, Time, Traffic
 from redfuser.report.writing import Writer
 from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule

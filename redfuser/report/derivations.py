@@ -10,7 +10,7 @@ from redfuser.algebra.formulas.dependence import Kinds
 from redfuser.algebra.monoids import TRANSFORMS, monoid
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Expr, Op, Tensor, loads
-from redfuser.report.value import (
+from redfuser.report.derivation_entries import (
     BoundEntry,
     DerivationEntry,
     ProofEntry,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from redfuser.binding import USUAL_SIZE
+from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.document import Block, Document, Section
 from redfuser.report.paper import derivation_lines
-from redfuser.report.value import CascadeEntry, FusionReport, NumericError, ReductionEntry, Traffic
+from redfuser.report.value import CascadeEntry, FusionReport, NumericError, Traffic
 
 HEADER = ("cascade", "kind", "verdict", "strategy", "memory traffic", "time", "why not")
 

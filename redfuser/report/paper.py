@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from redfuser.report.derivation_entries import DerivationEntry, RecurrenceEntry, StateEntry
 from redfuser.report.derivations import fold
-from redfuser.report.value import DerivationEntry, RecurrenceEntry, StateEntry
 from redfuser.report.writing import PRIME, TILDE
 
 #: how one value under ⊗ with a factor is written, where it isn't the sign between the two

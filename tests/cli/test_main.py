@@ -114,7 +114,7 @@ sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.conftest import *
 from tests.cli.conftest import FakeDriver
 from redfuser.artifact.contents import CompiledModule
-from redfuser.report.value import FusionReport, ModelInfo, TargetInfo
+from redfuser.report.value import (FusionReport, ModelInfo, TargetInfo)
 from redfuser_cli.main import main
 
 def slow(path):
