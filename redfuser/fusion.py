@@ -1,7 +1,7 @@
 """One cascade from algebra to machine code, or the reason why it stays unfused. May import every stage.
 
 Fusion may fail, compilation may not: whatever goes wrong in a stage here becomes a reason in the report, which is
-why this file alone catches every exception.
+why exceptions of every kind are caught here.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import tvm
 from tvm import relax, tirx
 
@@ -37,7 +39,7 @@ def _sizes_of(*values: object) -> set[tirx.Var]:
     return found
 
 
-def _given(arguments: object) -> set[tirx.Var]:
+def _given(arguments: Iterable[relax.Expr]) -> set[tirx.Var]:
     """Variables that are an extent of some argument."""
-    shapes = [a.struct_info.shape for a in arguments if isinstance(a.struct_info, relax.TensorStructInfo)]  # type: ignore[attr-defined]
+    shapes = [a.struct_info.shape for a in arguments if isinstance(a.struct_info, relax.TensorStructInfo)]
     return {extent for shape in shapes for extent in shape if isinstance(extent, tirx.Var)}

@@ -31,11 +31,10 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule, why it was chosen, and what a tuner would try next."""
+    """A schedule, and why it was chosen."""
 
     schedule: Schedule
     why: str
-    alternatives: tuple[Schedule, ...] = ()
 
 
 def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget) -> Choice:
@@ -63,7 +62,7 @@ def _symbolic(cascade: Cascade, choice: Choice) -> Choice:
         tiles[shared.name] = min(tiles[shared.name], SYMBOLIC_CHUNK)
         if schedule.segments > 1:
             schedule = replace(schedule, strategy="single-segment", segments=1)
-    return replace(choice, schedule=replace(schedule, tiles=tuple(tiles.items())), alternatives=())
+    return replace(choice, schedule=replace(schedule, tiles=tuple(tiles.items())))
 
 
 def has_products(cascade: Cascade) -> bool:
@@ -131,7 +130,7 @@ class _Products:
         segments = _segments(self.cascade, self.incremental, blocks, self.target.cores)
         strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
         chosen = self._schedule(strategy, tile, segments)
-        return Choice(chosen, self._why(chosen, tile, blocks), self._alternatives(chosen))
+        return Choice(chosen, self._why(chosen, tile, blocks))
 
     def _row_tile(self) -> int:
         """The widest tile that leaves every core enough blocks, else the narrowest."""
@@ -175,12 +174,6 @@ class _Products:
         skipped = ", without the tiles that the mask hides" if self.hides else ""
         return f"{work} stream {self.cascade.axis.name}{skipped}"
 
-    def _alternatives(self, chosen: Schedule) -> tuple[Schedule, ...]:
-        strategies = {chosen.strategy: chosen.segments, "resident": 1}
-        sizes = self._row_tiles() if self.rows else [1]
-        candidates = [self._schedule(name, size, segments) for name, segments in strategies.items() for size in sizes]
-        return tuple(candidate for candidate in candidates if candidate != chosen)
-
 
 @dataclass(frozen=True)
 class _Rows:
@@ -197,10 +190,8 @@ class _Rows:
         segments = _segments(self.cascade, self.incremental, blocks, self.target.cores)
         strategy, why = self._strategy(rows, segments, blocks)
         chosen = self._schedule(strategy, lanes, rows, segments)
-        others = [self._schedule(s, lanes, rows, 1) for s in ("resident", "single-segment") if s != strategy]
-        usable = tuple(s for s in others if s.strategy == "resident" or self.incremental)
         what = "each a list of its own" if self._lists() and lanes != self.cascade.axis else "the contiguous axis"
-        return Choice(chosen, f"lanes along {lanes.name}, {what}; {why}", usable)
+        return Choice(chosen, f"lanes along {lanes.name}, {what}; {why}")
 
     def _lanes(self) -> Axis:
         """The contiguous axis; rows side by side where each keeps a list, into which elements go one at a time."""

@@ -19,11 +19,11 @@ import numpy as np
 from redfuser.codegen.gpu.value import Argument, GpuProgram, TensorMap
 from redfuser.evaluate import numpy_dtype
 from tests.emulator.launch import Launch, launches_of
-from tests.emulator.library import EmulationError, available, kernel_library, line_of, runtime
+from tests.emulator.library import EmulationError, kernel_library, line_of, runtime
 from tests.emulator.schedules import SCHEDULES, Schedule
 from tests.emulator.source import Parameter, kernels
 
-__all__ = ["SCHEDULES", "Argument", "EmulationError", "Launch", "Schedule", "available", "run", "run_program"]
+__all__ = ["SCHEDULES", "Argument", "EmulationError", "Launch", "Schedule", "run", "run_program"]
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 256  # of what cudaMalloc returns

@@ -13,6 +13,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.emulator.source import host_source
 
 HERE = Path(__file__).resolve().parent
@@ -37,6 +39,10 @@ class EmulationError(RuntimeError):
 def available() -> bool:
     """Whether there is a C++ compiler."""
     return shutil.which(COMPILER) is not None
+
+
+#: For tests that run what the emulator builds.
+needs_compiler = pytest.mark.skipif(not available(), reason="the emulator needs g++")
 
 
 @cache

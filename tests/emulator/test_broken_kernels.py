@@ -9,8 +9,9 @@ import pytest
 
 from tests.emulator import cases, emulator
 from tests.emulator.broken import AMPERE, HOPPER, PRELUDE, Fault
+from tests.emulator.library import needs_compiler
 
-pytestmark = pytest.mark.skipif(not emulator.available(), reason="no g++ here")
+pytestmark = needs_compiler
 
 
 def outcome(fault: Fault, source: str, schedule: emulator.Schedule) -> str:

@@ -13,6 +13,7 @@ from redfuser.codegen.gpu.tools.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
 from redfuser.evaluate import numpy_dtype
 from tests.emulator import emulator
+from tests.emulator.library import needs_compiler
 
 HERE = Path(__file__).resolve().parent
 
@@ -24,7 +25,7 @@ TYPES = {"float16": "half_t", "bfloat16": "bfloat16_t", "float8_e4m3fn": "fp8_e4
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not emulator.available(), reason="no g++ here")
+@needs_compiler
 def test_agree_with_cute(tmp_path: Path) -> None:
     try:
         toolkit, includes = find_nvcc().parents[1] / "include", find_toolchain().includes
@@ -38,7 +39,7 @@ def test_agree_with_cute(tmp_path: Path) -> None:
     assert done.stdout.count("ok  ") == 17 and done.returncode == 0, done.stdout
 
 
-@pytest.mark.skipif(not emulator.available(), reason="no g++ here")
+@needs_compiler
 @pytest.mark.parametrize("dtype", TYPES)
 def test_conversions_are_numpys(dtype: str) -> None:
     edge = [0.0, -0.0, 1.0, 1.0625, 1.1875, 2.0**-9, 3 * 2.0**-10, 2.0**-16, 2.0**-24, -448.0, 240.0, 57344.0, 65504.0]
@@ -59,7 +60,7 @@ def test_conversions_are_numpys(dtype: str) -> None:
     np.testing.assert_array_equal(wide, expected.astype(np.float32))
 
 
-@pytest.mark.skipif(not emulator.available(), reason="no g++ here")
+@needs_compiler
 def test_what_is_not_emulated_is_refused() -> None:
     launch = emulator.Launch("f", (1, 1, 1), (32, 1, 1), 0, ())
     with pytest.raises(emulator.EmulationError, match="inline assembly"):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.emulator import cases, emulator
+from tests.emulator.library import needs_compiler
 
-pytestmark = pytest.mark.skipif(not emulator.available(), reason="no g++ here")
+pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize("name", cases.names())

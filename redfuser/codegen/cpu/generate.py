@@ -27,7 +27,7 @@ def generate(program: TileProgram, target: CpuTarget) -> PrimFunc:
         target: decides vector width and instructions.
 
     Raises:
-        NotImplementedError: an operator or type has no code on this target.
+        Refused: an operator or type has no code on this target.
     """
     from tvm.tirx import AllocBuffer, PrimFunc
 

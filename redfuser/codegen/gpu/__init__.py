@@ -2,9 +2,9 @@
 
 from redfuser.codegen.gpu.build import Builder
 from redfuser.codegen.gpu.emission.emit import emit
-from redfuser.codegen.gpu.emission.refusal import Refused
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Resources, TensorMap
+from redfuser.codegen.refusal import Refused
 
 __all__ = [
     "Argument",

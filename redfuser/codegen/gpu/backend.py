@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Kernel, Placement
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram

@@ -10,7 +10,6 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from redfuser.codegen.gpu.emission.emit import emit
-from redfuser.codegen.gpu.emission.refusal import Refused
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.gate import foreseen_problem, read_resources, resource_problem, type_problem
 from redfuser.codegen.gpu.tools.cache import KernelCache, cache_folder
@@ -18,6 +17,7 @@ from redfuser.codegen.gpu.tools.toolchain import Toolchain, find_toolchain
 from redfuser.codegen.gpu.tools.toolkit import CudaError, compile_cuda
 from redfuser.codegen.gpu.tools.worker import Limits, Lowered, Worker
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Role
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import Tensor
 from redfuser.options import Fp32
 from redfuser.reason import Reason

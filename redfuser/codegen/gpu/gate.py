@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from redfuser.codegen.gpu.emission.refusal import Refused
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import GpuKernel, Resources
+from redfuser.codegen.refusal import Refused
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram

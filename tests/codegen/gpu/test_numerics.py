@@ -14,9 +14,10 @@ from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.options import Fp32
 from redfuser.tile import TileProgram, build, interpret
 from tests.codegen.gpu.programs import Array, Attention, gpu, quantised_product, random_inputs, softmax
-from tests.emulator.emulator import available, poisoned, run_program
+from tests.emulator.emulator import poisoned, run_program
+from tests.emulator.library import needs_compiler
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not available(), reason="the emulator needs g++")]
+pytestmark = [pytest.mark.slow, needs_compiler]
 
 ATTENTIONS = {
     "ragged": Attention(heads=2, groups=2, q_len=130, kv_len=200, dim=64, v_dim=64, mask="bool"),

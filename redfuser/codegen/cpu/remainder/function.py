@@ -19,6 +19,7 @@ from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.programs import make_phase
 from redfuser.codegen.cpu.remainder.tiling import choose_tiling
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import loads, walk
 from redfuser.extents import Dim, Extent, dims_of
 from redfuser.targets import CpuTarget
@@ -27,7 +28,7 @@ from redfuser.targets import CpuTarget
 NOT_VECTORISED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
 
 #: What our code and TVM's raise about a function they can't handle: it stays as it is, compilation goes on.
-FAILURES = (RuntimeError, TypeError, ValueError, AssertionError)
+FAILURES = (Refused, RuntimeError, TypeError, ValueError, AssertionError)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from redfuser.codegen.cpu.values.functions import Functions
 from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value_of_pair
 from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.values.vectors import extremum, level, like, multiply_add, shuffle, typed
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, PAIR, Axis, Const, Expr, Load, Op, axes_of, number, substitute
 from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
@@ -54,7 +55,7 @@ class Translator:
             known: values of sub-expressions that are at hand.
 
         Raises:
-            NotImplementedError: an operator or type that has no code.
+            Refused: an operator or type that has no code.
         """
         memo: dict[Expr, PrimExpr] = dict(known or {})
         uses = _uses(expr)
@@ -174,7 +175,9 @@ class Translator:
                 product = product * base
             return like(1, base) / product if exponent < 0 else product
         if computed(node.dtype) not in ("float32", "float64"):
-            raise NotImplementedError(f"pow of {node.dtype} to the power {node.args[1]}")
+            raise Refused(
+                "operator-without-code", f"pow of {node.dtype} by a power that is no small number", node.args[1]
+            )
         base, power = level(base, visit(node.args[1]))
         symbol = "powf" if scalar_dtype(base) == "float32" else "pow"
         if lanes_of(base) == 1:

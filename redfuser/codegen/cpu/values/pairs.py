@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.values.builder import Builder, scalar_dtype
 from redfuser.codegen.cpu.values.vectors import like, typed
+from redfuser.codegen.refusal import Refused
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
@@ -25,10 +26,12 @@ def make_pair(builder: Builder, value: PrimExpr, position: PrimExpr) -> PrimExpr
     """The pair of a value and a position.
 
     Raises:
-        NotImplementedError: values of this type need more than 32 bits.
+        Refused: values of this type need more than 32 bits.
     """
     if scalar_dtype(value) in _WIDE:
-        raise NotImplementedError(f"selections among {scalar_dtype(value)} have no code on this target")
+        raise Refused(
+            "type-without-code", "a pair holds values of up to 32 bits", f"selections among {scalar_dtype(value)}"
+        )
     upper = (_ordered(builder, value) if "float" in scalar_dtype(value) else value).astype(typed("int64", value))
     lower = position.astype(typed("int64", position))
     return upper * like(1 << 32, upper) + (lower + like(_BIAS, lower))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import e, inf, isinf, isnan, log2
 
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op
 from redfuser.operators import UNARY
 

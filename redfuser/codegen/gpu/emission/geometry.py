@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Const, Expr, Op, axes_of
 from redfuser.indexing import linear
 from redfuser.tile.ir import Contract, Phase, Reduce, Statement, Stream

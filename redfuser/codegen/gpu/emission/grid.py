@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.tile.ir import Tile
 
 #: Blocks along x, and along y and z.

@@ -9,7 +9,7 @@ from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Span
 from redfuser.codegen.gpu.emission.padding import same
 from redfuser.codegen.gpu.emission.precision import strip_casts
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, axes_of, loads
 from redfuser.indexing import linear

@@ -8,7 +8,7 @@ from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
 from redfuser.codegen.gpu.emission.operands import Operand, computed, operand
 from redfuser.codegen.gpu.emission.precision import HALVES, common_dtype, exact_dtype
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Expr, Load, axes_of
 from redfuser.tile.ir import Buffer, Contract
 

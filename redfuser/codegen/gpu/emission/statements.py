@@ -11,7 +11,7 @@ from redfuser.codegen.gpu.emission.operands import copy_operand
 from redfuser.codegen.gpu.emission.padding import Value, same, wanted
 from redfuser.codegen.gpu.emission.products import write_contract
 from redfuser.codegen.gpu.emission.reductions import write_reduce
-from redfuser.codegen.gpu.emission.refusal import Refused
+from redfuser.codegen.refusal import Refused
 from redfuser.expr import Expr, Op, loads, op
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream

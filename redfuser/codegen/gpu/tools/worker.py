@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Any
 
-from redfuser.codegen.gpu.emission.refusal import Refused
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.tools.toolkit import MEND
 from redfuser.codegen.gpu.value import TensorMap
+from redfuser.codegen.refusal import Refused
 from redfuser.errors import MissingToolError
 from redfuser.records import decode
 

@@ -1,4 +1,4 @@
-"""Why a tile program can't become a GPU kernel."""
+"""Why a tile program can't become a kernel, whatever the target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from redfuser.reason import Reason
 
 
 class Refused(Exception):
-    """A tile program, a schedule or a target that GPU code generation can't serve.
+    """A tile program, a schedule or a target that code generation can't serve.
 
     Args:
         code: stable, for the report.
