@@ -14,7 +14,8 @@ from redfuser.cascade.detect import Detection, detect
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Backend, Placement, backend_for
+from redfuser.codegen.backend import Assembly, Backend, Placement
+from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan

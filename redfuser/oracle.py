@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import MissingToolError, VerificationError
+from redfuser.frontend.reading.walk import names_read
 from redfuser.signature import DimRange, TensorSpec
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _run_node(model: ModelProto, node: NodeProto, values: Values) -> Values:
     import numpy as np
     from onnx import helper
 
-    reads = [name for name in dict.fromkeys(_reads(node)) if name in values]
+    reads = [name for name in dict.fromkeys(names_read(node)) if name in values]
     feeds = {name: values[name] for name in reads}
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -138,16 +139,6 @@ def _run_node(model: ModelProto, node: NodeProto, values: Values) -> Values:
         exact = None if node.op_type in _REFERENCE_FIRST else _by_onnxruntime(single, feeds)
         results = exact or _by_reference(single, feeds)
     return {name: _widened(np.asarray(result)) for name, result in zip(names, results, strict=True)}
-
-
-def _reads(node: NodeProto) -> Iterator[str]:
-    """Every name a node may read, those of its subgraphs included."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield from (output.name for output in attribute.g.output)
-            for inner in attribute.g.node:
-                yield from _reads(inner)
 
 
 def _by_onnxruntime(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array] | None:

@@ -101,7 +101,7 @@ class Bench:
 
     def unfused(self, analysis: Analysis) -> Any:
         """Writes the module in which every cascade stays as TVM lowered it."""
-        from redfuser.codegen.backend import backend_for
+        from redfuser.codegen.backends import backend_for
 
         return backend_for(self.options.target).assemble(analysis.lowered.module, []).write
 

@@ -1,4 +1,4 @@
-"""What the compile asks of a back end: the one place that tells CPUs from GPUs."""
+"""What the compile asks of a back end, whichever target it is for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from redfuser.algebra.derivation import Derivation
 from redfuser.artifact.contents import KernelFiles
 from redfuser.cascade.model import Cascade
-from redfuser.options import Fp32
 from redfuser.records import to_text
 from redfuser.report.value import NumericError
-from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule, TileProgram
 
 if TYPE_CHECKING:
@@ -105,18 +103,3 @@ class Backend(Protocol):
         Args:
             module: of a :class:`redfuser.frontend.LoweredModel`.
         """
-
-
-def backend_for(target: Target, fp32: Fp32 = "tf32") -> Backend:
-    """The back end of a target.
-
-    Args:
-        fp32: how a GPU multiplies matrices of float32.
-    """
-    if isinstance(target, CpuTarget):
-        from redfuser.codegen.cpu.backend import CpuBackend
-
-        return CpuBackend(target)
-    from redfuser.codegen.gpu.backend import GpuBackend
-
-    return GpuBackend(target, fp32)

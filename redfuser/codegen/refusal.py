@@ -17,3 +17,7 @@ class Refused(Exception):
     def __init__(self, code: str, text: str, witness: object = "") -> None:
         self.reason = Reason(code, text, str(witness))
         super().__init__(str(self.reason))
+
+
+#: What our code and TVM's raise about a function they can't handle: another way is taken, compilation goes on.
+FAILURES = (Refused, RuntimeError, TypeError, ValueError, AssertionError, LookupError)

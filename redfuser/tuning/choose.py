@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from redfuser.binding import dims_in
 from redfuser.cascade.identity import cascade_digest
-from redfuser.codegen.backend import backend_for
+from redfuser.codegen.backends import backend_for
 from redfuser.errors import LockMissError
 from redfuser.options import CompileOptions, Progress
 from redfuser.tile.traffic import traffic

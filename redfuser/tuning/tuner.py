@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redfuser.cascade.identity import cascade_digest
-from redfuser.codegen.backend import backend_for
+from redfuser.codegen.backends import backend_for
 from redfuser.codegen.cpu.build import runs_here
 from redfuser.options import CompileOptions, Progress
 from redfuser.records import digest

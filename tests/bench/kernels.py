@@ -148,7 +148,7 @@ def fused_kernel(proto: Any) -> tuple[Run, Feeds]:
     """The kernel of the graph's only cascade, on random inputs; constants of the graph are inputs of the kernel."""
     import tvm
 
-    from redfuser.codegen.backend import backend_for
+    from redfuser.codegen.backends import backend_for
     from redfuser.driver import analyze
     from redfuser.fusion import fuse
     from redfuser.options import CompileOptions, Silent

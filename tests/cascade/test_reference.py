@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from redfuser.cascade import reference
-from redfuser.cascade.reference import evaluate_cascade
+from tests.cascade import reference
+from tests.cascade.reference import evaluate_cascade
 from tests.tile.build import Attention, Rows, random_inputs
 
 

@@ -12,10 +12,10 @@ from redfuser.cascade.canonical import canonicalise
 from redfuser.cascade.detect import detect
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.precision.widen import widen
-from redfuser.cascade.reference import evaluate_cascade
 from redfuser.expr import Tensor
 from redfuser.targets import load_target
 from redfuser.tile import Schedule, StrategyError, build, default_schedule, interpret, verify
+from tests.cascade.reference import evaluate_cascade
 from tests.tile.build import STRATEGIES, Inputs
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from redfuser.algebra import derive
-from redfuser.cascade.reference import evaluate_cascade
 from redfuser.expr import axis
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import Schedule, build, default_schedule, interpret, verify
 from redfuser.tile.ir import Reduce, Statement, Stream, TileProgram
 from redfuser.tile.verifier import TileError
+from tests.cascade.reference import evaluate_cascade
 from tests.selections import hard_rows, ordered, routing, selection
 
 SCHEDULES = {

@@ -13,8 +13,8 @@ from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
 from redfuser.codegen.cpu.remainder import Remainder
-from redfuser.codegen.cpu.remainder.function import FAILURES
 from redfuser.codegen.cpu.values.float8 import spell_out_casts
+from redfuser.codegen.refusal import FAILURES
 from redfuser.codegen.rewire import Replacement, rewire
 from redfuser.targets import CpuTarget
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.folding import fold_constants
+from redfuser.frontend.reading.walk import names_read
 
 if TYPE_CHECKING:
     import numpy
@@ -151,7 +151,7 @@ def _remove_unused(graph: GraphProto) -> None:
     for node in reversed(graph.node):
         if needed.intersection(node.output):
             kept.append(node)
-            needed.update(_reads(node))
+            needed.update(names_read(node))
     del graph.node[:]
     graph.node.extend(reversed(kept))
     used = {tensor.name: tensor for tensor in graph.initializer if tensor.name in needed}
@@ -164,13 +164,3 @@ def _remove_unused(graph: GraphProto) -> None:
     values = [value for value in graph.value_info if value.name in needed]
     del graph.value_info[:]
     graph.value_info.extend(values)
-
-
-def _reads(node: NodeProto) -> Iterator[str]:
-    """What a node reads, its subgraphs included."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield from (output.name for output in attribute.g.output)
-            for inner in attribute.g.node:
-                yield from _reads(inner)

@@ -48,6 +48,16 @@ def count_nodes(proto: ModelProto, depth: int) -> int:
     return count(proto.graph.node, (), 0) + bodies
 
 
+def names_read(node: NodeProto) -> Iterator[str]:
+    """Every name a node may read, those of its subgraphs included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        for graph in _graphs(attribute):
+            yield from (output.name for output in graph.output)
+            for inner in graph.node:
+                yield from names_read(inner)
+
+
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:
     return ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
 

@@ -14,9 +14,9 @@ from redfuser.cascade.detect import detect
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.precision.centre import sharpen_centres
 from redfuser.cascade.reading.extract import extract_graph
-from redfuser.cascade.reference import evaluate_cascade
 from redfuser.frontend import load_model, lower
 from redfuser.tile import Schedule, build, interpret
+from tests.cascade.reference import evaluate_cascade
 
 
 def detected(name: str, folder: Path) -> Cascade:

@@ -9,9 +9,9 @@ from redfuser.cascade.detect import Detection, detect
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.reading.extract import extract_graph
 from redfuser.cascade.reading.selection import selection
-from redfuser.cascade.reference import evaluate_cascade
 from redfuser.expr import PAIR, Tensor
 from redfuser.frontend import lower
+from tests.cascade.reference import evaluate_cascade
 from tests.frontend.running import loaded
 from tests.selections import hard_rows, ordered
 

@@ -11,10 +11,10 @@ import pytest
 from redfuser.algebra import derive
 from redfuser.algebra.derivation import Component, Derivation, Recurrence
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.cascade.reference import evaluate_cascade
 from redfuser.expr import axis, load, op
 from redfuser.tile import Schedule, StrategyError, build, interpret, verify
 from redfuser.tile.ir import Contract, Stream
+from tests.cascade.reference import evaluate_cascade
 from tests.tile.build import ITEM, ROW, STRATEGIES, Attention, Inputs, Rows, keep, program, random_inputs, tensor, value
 
 CAUSAL_KEYS = np.tri(7, 13, 0, dtype=bool)

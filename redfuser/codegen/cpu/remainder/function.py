@@ -19,16 +19,13 @@ from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.programs import make_phase
 from redfuser.codegen.cpu.remainder.tiling import choose_tiling
-from redfuser.codegen.refusal import Refused
+from redfuser.codegen.refusal import FAILURES
 from redfuser.expr import loads, walk
 from redfuser.extents import Dim, Extent, dims_of
 from redfuser.targets import CpuTarget
 
 #: TVM has no vectors of these types in memory.
 NOT_VECTORISED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
-
-#: What our code and TVM's raise about a function they can't handle: it stays as it is, compilation goes on.
-FAILURES = (Refused, RuntimeError, TypeError, ValueError, AssertionError)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,7 @@ from tvm.s_tir import dlight
 from redfuser.codegen.gpu.remainder.accumulation import accumulate_wide
 from redfuser.codegen.gpu.remainder.identities import start_finite
 from redfuser.codegen.gpu.remainder.rows import Rows
-
-#: What TVM raises about a function that a rule can't handle: the next rule is tried.
-FAILURES = (RuntimeError, TypeError, ValueError, AssertionError, KeyError, IndexError)
+from redfuser.codegen.refusal import FAILURES
 
 
 def schedule_remainder(module: tvm.IRModule, machine: tvm.target.Target) -> tuple[tvm.IRModule, dict[str, str]]:
