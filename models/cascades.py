@@ -150,6 +150,8 @@ GRAPHS: dict[str, str] = {
     "select_above_mean": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}> {
         m = ReduceMean<keepdims=1>(x, a)  q = Greater(x, m)  c = Cast<to=1>(q)  w = Mul(c, x)
         y = ReduceSum<keepdims=1>(w, a) }""",
+    "gate_of_channels": """g (float[1,16,40] x, float[1,40] gate, float[40,1] w) => (float[1,16,40] y, float[1,16,1] z)
+        <int64[1] a = {-1}> { p = Softmax<axis=-1>(gate)  y = Mul(x, p)  z = MatMul(y, w) }""",
     "other_axis_between": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}, int64[1] b = {0}> {
         m = ReduceMax<keepdims=1>(x, a)  c = ReduceSum<keepdims=1>(m, b)  d = Sub(x, c)
         y = ReduceSum<keepdims=1>(d, a) }""",

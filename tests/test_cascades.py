@@ -96,6 +96,8 @@ ROWS: dict[tuple[str, ...], Row] = {
     ("tanh_of_difference",): resident("other"),
     ("gaussian_of_difference",): resident("moments"),
     ("select_above_mean",): resident("moments"),
+    # The product folds the axis too, but of every row of x: it stays behind the softmax, not the softmax unfused.
+    ("gate_of_channels",): one("softmax", RANK_1),
     ("other_axis_between",): Row(()),
 }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,19 @@ THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A module ready to run. Not thread-safe: load it once a thread.
+    """A module ready to run. Calls from several threads take turns; to run some at once, load it once for each.
 
     Args:
         manifest: of the artifact.
-        machine: TVM's ``relax.VirtualMachine``.
+        machine: TVM's ``relax.VirtualMachine``, which has one set of registers.
         device: TVM's device that it runs on.
+        turn: held while the machine runs.
     """
 
     manifest: Manifest
     machine: Any
     device: Any
+    turn: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -59,10 +62,10 @@ class LoadedModel:
         from tvm.runtime import tensor
 
         arrays = check_feeds(self.inputs, feeds, self.manifest.dims)
-        arguments = [tensor(array, self.device) for array in arrays]
-        result = self.machine["main"](*arguments)
-        results = [result] if hasattr(result, "numpy") else list(result)
-        return {spec.name: array.numpy() for spec, array in zip(self.outputs, results, strict=True)}
+        with self.turn:
+            result = self.machine["main"](*(tensor(array, self.device) for array in arrays))
+            results = [result] if hasattr(result, "numpy") else list(result)
+            return {spec.name: array.numpy() for spec, array in zip(self.outputs, results, strict=True)}
 
 
 def check_feeds(

@@ -66,41 +66,74 @@ def detect(graph: Graph) -> Detection:
     """Find the maximal cascades of a graph (METHOD §1; DESIGN "Detection")."""
     ancestry = Ancestry(graph)
     grouping = group_reductions(graph, ancestry)
-    cascades: list[Cascade] = []
-    rejected: list[Rejected] = []
-    counts: dict[str, int] = {}
-    home: dict[str, str] = {}
+    search = _Search(graph, ancestry)
     for members in grouping.groups:
-        followers = grouping.followers.get(members, ())
-        if len(members) == 1 and not followers and not _may_be_one(graph, members[0]):
-            continue
-        try:
-            cascade = _assemble(graph, ancestry, members, followers)
-        except (NotPlaceable, NotSeparable) as refusal:
-            if len(members) > 1:
-                rejected.append(Rejected(members, _nodes(graph, members), refusal.reason))
-            continue
-        except AssertionError as broken:
-            # A fault of ours; the model still compiles, unfused here.
-            rejected.append(Rejected(members, _nodes(graph, members), Reason("inconsistent", str(broken))))
-            continue
-        if not is_cascade(cascade):
-            continue
-        kind = classify(cascade)
-        number = counts[kind] = counts.get(kind, -1) + 1
-        cascades.append(replace(cascade, name=f"{kind}_{number}"))
-        home |= dict.fromkeys(members, cascades[-1].name)
-    boundaries = tuple(
+        search.add(members, grouping.followers.get(members, ()))
+    home = search.home
+    boundaries = search.boundaries + [
         Boundary(home[earlier], _nodes(graph, (later,)), reason)
         for (earlier, later), reason in grouping.refused
         if earlier in home
-    )
-    rejected += [
+    ]
+    rejected = search.rejected + [
         Rejected(pair, _nodes(graph, pair), reason)
         for pair, reason in grouping.refused
         if pair[0] not in home and pair[1] not in home and reason.code in CHAINS
     ]
-    return Detection(tuple(cascades), tuple(rejected), boundaries)
+    return Detection(tuple(search.cascades), tuple(rejected), tuple(boundaries))
+
+
+class _Search:
+    """Makes cascades of groups. A group that can't be one is cut as late as it can be."""
+
+    def __init__(self, graph: Graph, ancestry: Ancestry) -> None:
+        self.graph = graph
+        self.ancestry = ancestry
+        self.cascades: list[Cascade] = []
+        self.rejected: list[Rejected] = []
+        self.boundaries: list[Boundary] = []
+        self.home: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, members: tuple[str, ...], followers: tuple[str, ...] = ()) -> None:
+        """Make one cascade of a group, or several, or say why there is none."""
+        if len(members) == 1 and not followers and not _may_be_one(self.graph, members[0]):
+            return
+        try:
+            cascade = _assemble(self.graph, self.ancestry, members, followers)
+        except (NotPlaceable, NotSeparable) as refusal:
+            if len(members) > 1 and not self._cut(members, refusal.reason):
+                self.rejected.append(Rejected(members, _nodes(self.graph, members), refusal.reason))
+        except AssertionError as broken:
+            # A fault of ours; the model still compiles, unfused here.
+            reason = Reason("inconsistent", str(broken))
+            self.rejected.append(Rejected(members, _nodes(self.graph, members), reason))
+        else:
+            self._keep(cascade, members)
+
+    def _cut(self, members: tuple[str, ...], reason: Reason) -> bool:
+        """Whether the first reductions of a group make a cascade without the last ones, which then go on alone."""
+        for size in range(len(members) - 1, 0, -1):
+            head, rest = members[:size], members[size:]
+            try:
+                kept = self._keep(_assemble(self.graph, self.ancestry, head, ()), head)
+            except (NotPlaceable, NotSeparable, AssertionError):
+                continue
+            if kept:
+                self.boundaries.append(Boundary(self.home[head[-1]], _nodes(self.graph, rest), reason))
+                self.add(rest)
+                return True
+        return False
+
+    def _keep(self, cascade: Cascade, members: tuple[str, ...]) -> bool:
+        """Name it, if it is a cascade."""
+        if not is_cascade(cascade):
+            return False
+        kind = classify(cascade)
+        number = self.counts[kind] = self.counts.get(kind, -1) + 1
+        self.cascades.append(replace(cascade, name=f"{kind}_{number}"))
+        self.home |= dict.fromkeys(members, self.cascades[-1].name)
+        return True
 
 
 def is_cascade(cascade: Cascade) -> bool:

@@ -1,7 +1,9 @@
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,26 @@ def test_a_loaded_module_runs(artifact: Path) -> None:
     np.testing.assert_array_equal(result["double"], 2 * x)
     assert result["same"].shape == () and result["same"].dtype == np.int64 and result["same"] == 7
     np.testing.assert_array_equal(model({"n": np.asarray(7), "x": x[:, ::-1]})["double"], 2 * x[:, ::-1])
+
+
+def test_calls_from_several_threads_take_turns(artifact: Path) -> None:
+    model = redfuser.load(artifact)
+    main, inside, crowds = model.machine["main"], [], []
+
+    def watched(*arguments: object) -> object:
+        inside.append(1)
+        crowds.append(len(inside))
+        time.sleep(0.002)  # lets another thread in, were there nothing to keep it out
+        result = main(*arguments)
+        inside.pop()
+        return result
+
+    shared = replace(model, machine={"main": watched})
+    feeds = [{"n": np.asarray(i), "x": np.full((2, 3), i, np.float32)} for i in range(16)]
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(shared, feeds))
+    assert crowds == [1] * 16
+    assert all(result["same"] == i and (result["double"] == 2 * i).all() for i, result in enumerate(results))
 
 
 def test_it_runs_with_tvm_alone(artifact: Path) -> None:

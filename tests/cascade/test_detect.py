@@ -149,6 +149,22 @@ def test_equal_extents_without_a_shared_element_are_no_cascade() -> None:
     assert detect(g.graph(s)) == Detection(())
 
 
+def test_group_that_has_no_common_place_is_cut_as_late_as_it_can_be() -> None:
+    """A softmax over channels scales a map that is kept; the map's product with a weight must not cost the softmax."""
+    g = GraphBuilder()
+    gate, x, w = g.input("gate", 1, 8), g.input("x", 3, 8), g.input("w", 8)
+    r, c = axes("r", 3, 8)
+    p = softmax(g, gate)
+    y = g.define("y", (r, c), op("mul", at(x, r, c), at(p, index(0), c)))
+    z = g.define("z", (r,), op("mul", at(y, r, c), at(w, c)), "sum", (c,))
+    found = detect(g.graph(y, z))
+    assert [(cascade.name, len(cascade.reductions)) for cascade in found.cascades] == [("softmax_0", 2)]
+    assert [(b.cascade, b.onnx_nodes, b.reason.code) for b in found.boundaries] == [
+        ("softmax_0", ("node_z",), "misaligned")
+    ]
+    assert not found.rejected
+
+
 def test_condition_guarded_load_is_rejected_with_its_reason() -> None:
     """One sink column appended to the scores: the load below the condition may leave its tensor."""
     g = GraphBuilder()

@@ -18,11 +18,11 @@ from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
 
 
-class _OutputRefused(Exception):
-    """An output has no place; the cascade should end before it."""
+class _OutputRefused(NotPlaceable):
+    """An output has no place; the cascade should end before it, where it can."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, reason: Reason) -> None:
+        super().__init__(reason)
         self.name = name
 
 
@@ -79,7 +79,7 @@ class Assembler:
                 raise NotPlaceable(Reason("misaligned", f"{name} runs over another axis", str(free[0])))
             _check_bounds([value])
         except NotPlaceable as refusal:
-            raise _OutputRefused(name) from refusal
+            raise _OutputRefused(name, refusal.reason) from refusal
         return value, place
 
     def _check_sources(self, name: str, value: Expr) -> None:
