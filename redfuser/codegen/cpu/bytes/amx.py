@@ -1,0 +1,110 @@
+"""A block of a product of bytes in AMX tiles of 16 × 64 bytes: squares of 2 × 2 tiles of sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
+from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP
+from redfuser.codegen.cpu.values.builder import Builder
+from redfuser.expr import Expr, index, op
+
+if TYPE_CHECKING:
+    from tvm.tirx import PrimExpr
+
+    from redfuser.codegen.cpu.bytes.block import Block
+
+#: Tile registers: four hold sums, two of each factor.
+SUMS, LEFT, RIGHT = 0, 4, 6
+
+#: Tiles of a panel gone through at a time: a pair of panels that long stays in the first-level cache.
+PART = 16
+
+#: Words of a tile configuration: palette 1; eight tiles of 64 bytes a row; of 16 rows.
+CONFIGURATION = {0: 1, **dict.fromkeys(range(4, 8), 64 << 16 | 64), 12: 0x10101010, 13: 0x10101010}
+
+
+class Tiles:
+    """Writes one block."""
+
+    def __init__(self, builder: Builder, block: Block) -> None:
+        self.builder = builder
+        self.block = block
+        self.parts = -(-block.steps // PART)
+        self.length = -(-block.steps // self.parts)
+
+    def write(self) -> None:
+        """All squares; of each pair of panels one part after another, for all rows."""
+        builder, block = self.builder, self.block
+        self._configure()
+        for panel, panels in cuts(builder, "panel", block.panels, 2):
+            with builder.loop("part", self.parts) as part:
+                for row, rows in cuts(builder, "row_tile", -(-block.rows // ROWS), 2):
+                    self._square(row, rows, panel, panels, part)
+        self._call("tilerelease")
+
+    def _configure(self) -> None:
+        """Load the shape of all tiles; it holds for the thread that runs this."""
+        from tvm.tirx import BufferLoad, address_of, const
+
+        shapes = self.builder.allocate("tile_shapes", 16, "int32")
+        for word in range(16):
+            self.builder.store(shapes, self.builder.number(word), const(CONFIGURATION.get(word, 0), "int32"))
+        self._call("ldtilecfg", address_of(BufferLoad(shapes, [self.builder.number(0)])))
+
+    def _square(self, row: Expr, rows: int, panel: Expr, panels: int, part: Expr) -> None:
+        """Sums of up to 2 × 2 tiles over one part of the depth."""
+        builder, block = self.builder, self.block
+        cells = [(r, p) for r in range(rows) for p in range(panels)]
+        with builder.when(builder.index(part).equal(builder.number(0))):
+            for r, p in cells:
+                self._call("tilezero", self._tile(SUMS, r, p))
+        if self.parts > 1:
+            with builder.when(builder.index(part) > builder.number(0)):
+                for r, p in cells:
+                    self._move("tileloadd64", row, panel, r, p)
+        first = op("mul", part, index(self.length))
+        even = self.parts * self.length == block.steps
+        left = None if even else builder.index(op("min", op("sub", index(block.steps), first), index(self.length)))
+        with builder.loop("step", self.length, "serial", left) as step:
+            depth = op("mul", op("add", first, step), index(STEP))
+            for p in range(panels):
+                lines = Matrix(block.right.array, block.right.start, STEP)
+                origin = op("mul", op("add", panel, index(p)), index(block.right.pitch))
+                self._load(RIGHT + p, lines, index(0), op("add", origin, op("mul", depth, index(COLUMNS))))
+            for r in range(rows):
+                self._load(LEFT + r, block.left, op("mul", op("add", row, index(r)), index(ROWS)), depth)
+                for p in range(panels):
+                    factors = [self._number(LEFT + r), self._number(RIGHT + p)]
+                    self._call(f"tdpb{block.signs}d", self._tile(SUMS, r, p), *factors)
+        for r, p in cells:
+            self._move("tilestored64", row, panel, r, p)
+
+    def _move(self, name: str, row: Expr, panel: Expr, r: int, p: int) -> None:
+        """A tile of sums from or to memory."""
+        sums = self.block.sums
+        first, column = (op("mul", op("add", at, index(n)), index(ROWS)) for at, n in ((row, r), (panel, p)))
+        self._access(name, self._tile(SUMS, r, p), sums, first, column, bytes_each=4)
+
+    def _load(self, tile: int, matrix: Matrix, row: Expr, column: Expr) -> None:
+        self._access("tileloadd64", self._number(tile), matrix, row, column, bytes_each=1)
+
+    def _access(self, name: str, tile: PrimExpr, matrix: Matrix, row: Expr, column: Expr, bytes_each: int) -> None:
+        from tvm.tirx import address_of, const
+
+        pitch = const(matrix.pitch * bytes_each, "int64")
+        self._call(name, tile, address_of(matrix.at(self.builder, row, column)), pitch)
+
+    def _tile(self, first: int, r: int, p: int) -> PrimExpr:
+        return self._number(first + 2 * r + p)
+
+    @staticmethod
+    def _number(tile: int) -> PrimExpr:
+        from tvm.tirx import const
+
+        return const(tile, "int8")
+
+    def _call(self, name: str, *arguments: PrimExpr) -> None:
+        from tvm.tirx import Evaluate, call_llvm_intrin
+
+        self.builder.emit(Evaluate(call_llvm_intrin("void", f"llvm.x86.{name}", *arguments)))

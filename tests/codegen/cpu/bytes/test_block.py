@@ -1,0 +1,126 @@
+"""Products of bytes by AMX tiles and by VNNI vectors: every pair of signs, ragged sizes, packed now or on the call."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tvm
+from tvm import tirx
+
+from redfuser.codegen.cpu.build import runs_here
+from redfuser.codegen.cpu.bytes.block import Block, request_tiles, write_block
+from redfuser.codegen.cpu.bytes.matrix import Matrix
+from redfuser.codegen.cpu.bytes.pack import write_packing
+from redfuser.codegen.cpu.bytes.panels import Panels
+from redfuser.codegen.cpu.values.builder import Builder
+from redfuser.expr import index
+from redfuser.targets import CpuTarget, load_target
+
+SIGNS = tuple(itertools.product(("int8", "uint8"), repeat=2))
+
+
+def vnni() -> CpuTarget:
+    target = load_target("cpu-avx512")
+    assert isinstance(target, CpuTarget)
+    if not runs_here(target):
+        pytest.skip("this processor has no AVX-512 VNNI")
+    return target
+
+
+def host() -> CpuTarget:
+    target = load_target("cpu")
+    assert isinstance(target, CpuTarget)
+    if not {"amx-int8", "avx512vnni"} <= set(target.features):
+        pytest.skip("this processor has no AMX")
+    return target
+
+
+def extremes(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Bytes of all values, the limits among them often."""
+    limits = np.iinfo(dtype)
+    generator = np.random.default_rng(7)
+    some = generator.integers(limits.min, limits.max + 1, shape)
+    some = np.where(generator.random(shape) < 0.2, limits.max, some)
+    return np.where(generator.random(shape) < 0.2, limits.min, some).astype(dtype)
+
+
+def product(left: np.ndarray, right: np.ndarray, target: CpuTarget, tiles: str) -> np.ndarray:
+    """``left · right`` of one block; the rows that fill the last tile hold rubbish.
+
+    Args:
+        tiles: ``granted``, ``refused`` or ``absent``.
+    """
+    rows, depth = left.shape
+    panels = Panels(depth, right.shape[1], right.shape[1] // 16 * 16)
+    room, pitch = -(-rows // 16) * 16, panels.steps * 64 + 64
+    wide = len(panels.starts) * 16
+    padded = np.full((room, pitch), 77, left.dtype)
+    padded[:rows, :depth] = left
+    builder = Builder()
+    shapes = ((room * pitch, left.dtype), (right.size, right.dtype), (room * wide, np.dtype("int32")))
+    arrays = [tirx.decl_buffer((n,), str(t), f"p{k}") for k, (n, t) in enumerate(shapes)]
+    packed = builder.allocate("packed", panels.size, str(right.dtype))
+    write_packing(builder, Matrix(arrays[1], index(0), right.shape[1]), packed, panels)
+    granted = None if tiles == "absent" else request_tiles(builder) if tiles == "granted" else tirx.const(False, "bool")
+    block = Block(
+        Matrix(arrays[0], index(0), pitch),
+        Matrix(packed, index(0), panels.panel_bytes),
+        Matrix(arrays[2], index(0), wide),
+        rows,
+        len(panels.starts),
+        panels.steps,
+    )
+    write_block(builder, block, granted)
+    function = tirx.PrimFunc(arrays, builder.body()).with_attrs({"global_symbol": "f", "tirx.noalias": True})
+    library = tvm.compile(tvm.IRModule({"f": function}), target=tvm.target.Target(target.llvm()))
+    sums = tvm.runtime.tensor(np.zeros(room * wide, np.dtype("int32")))
+    library["f"](*map(tvm.runtime.tensor, (padded.reshape(-1), right.reshape(-1))), sums)
+    found = sums.numpy().reshape(room, wide)[:rows]
+    result = np.zeros((rows, right.shape[1]), np.int32)
+    for panel, start in enumerate(panels.starts):
+        result[:, start : start + 16] = found[:, panel * 16 : panel * 16 + 16]
+    return result
+
+
+def exact(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return left.astype(np.int32) @ right.astype(np.int32)
+
+
+@pytest.mark.parametrize(("a", "b"), SIGNS)
+@pytest.mark.parametrize("tiles", ["granted", "refused"])
+def test_tiles_multiply_bytes_of_all_signs(a: str, b: str, tiles: str) -> None:
+    left, right = extremes((37, 130), a), extremes((130, 80), b)
+    np.testing.assert_array_equal(product(left, right, host(), tiles), exact(left, right))
+
+
+@pytest.mark.parametrize(("a", "b"), SIGNS)
+def test_vectors_multiply_bytes_of_all_signs(a: str, b: str) -> None:
+    left, right = extremes((13, 67), a), extremes((67, 48), b)
+    np.testing.assert_array_equal(product(left, right, vnni(), "absent"), exact(left, right))
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 16), (16, 3, 21), (33, 1200, 100), (64, 2048, 32)])
+def test_sizes_that_no_tile_divides(rows: int, depth: int, columns: int) -> None:
+    left, right = extremes((rows, depth), "uint8"), extremes((depth, columns), "int8")
+    np.testing.assert_array_equal(product(left, right, host(), "granted"), exact(left, right))
+    np.testing.assert_array_equal(product(left, right, host(), "refused"), exact(left, right))
+
+
+def test_packing_now_is_packing_on_the_call() -> None:
+    matrix, panels = extremes((70, 90), "int8"), Panels(70, 90, 32)
+    builder = Builder()
+    arrays = [tirx.decl_buffer((n,), "int8", f"p{n}") for n in (matrix.size, panels.size)]
+    write_packing(builder, Matrix(arrays[0], index(0), 90), arrays[1], panels)
+    function = tirx.PrimFunc(arrays, builder.body()).with_attrs({"global_symbol": "f", "tirx.noalias": True})
+    library = tvm.compile(tvm.IRModule({"f": function}), target=tvm.target.Target(load_target("cpu").llvm()))
+    packed = tvm.runtime.tensor(np.full(panels.size, 99, np.int8))
+    library["f"](tvm.runtime.tensor(matrix.reshape(-1)), packed)
+    np.testing.assert_array_equal(packed.numpy(), panels.pack(matrix))
+
+
+def test_blocks_that_are_no_panels_are_refused() -> None:
+    for columns, block in ((64, 24), (15, 15), (30, 32)):
+        with pytest.raises(ValueError, match="aren't panels"):
+            Panels(64, columns, block)
