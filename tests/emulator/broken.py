@@ -199,6 +199,21 @@ AMPERE = (
     ),
 )
 
+SELECTIONS = (
+    Fault("NaN below all numbers", "selection_sm86", "= 2143289344;", "= -2143289344;", None),
+    Fault("ties go to the last", "routing_sm80", "- ((int64_t)i)) - (((", "+ ((int64_t)i)) + (((", None),
+    Fault("a round takes the same again", "routing_sm80", "if ((list2_candidates[i_1] == ", "if ((0 == ", None),
+    Fault(
+        "a round searches half a row",
+        "routing_sm80",
+        "AllReduce<tl::MaxOp, 16",
+        "AllReduce<tl::MaxOp, 8",
+        None,
+        after="place < 6",
+    ),
+    Fault("no barrier before a list is read", "routing_sm80", "  __syncthreads();", "", "races with"),
+)
+
 # What some of the new texts call.
 PRELUDE = (
     "template <class T> void plain_add(T *address, T value) { *address += value; } "

@@ -15,6 +15,7 @@ from redfuser.expr import Tensor
 from redfuser.records import decode, parse
 from tests.emulator.emulator import poisoned
 from tests.emulator.launch import Launch
+from tests.selections import hard_rows, ordered
 
 FOLDER = Path(__file__).resolve().parent / "kernels"
 Array = np.ndarray[Any, Any]
@@ -46,12 +47,14 @@ class Case:
     def inputs(self) -> Arrays:
         """Random inputs, the same at each call; outputs and workspaces hold what mustn't be read."""
         random = np.random.default_rng(0)
-        outputs = {"Out", "C", "Y", "Outs", "Tops", "Totals"}
+        outputs = {"Out", "C", "Y", "Outs", "Tops", "Totals", "y", "where"}
         filled = {}
         for tensor in self.record.arrays:
             array = poisoned(tensor.shape, tensor.dtype)
             if self.name.startswith("column_sums") and tensor.name == "Y":
                 array[...] = 0
+            elif self.name.startswith(("routing", "selection")) and tensor.name == "x":
+                array[...] = hard_rows(*tensor.shape)
             elif tensor.name not in outputs and array.dtype.kind == "i":
                 array[...] = random.integers(-8, 8, tensor.shape)
             elif tensor.name not in outputs:
@@ -64,7 +67,12 @@ class Case:
         family = next(prefix for prefix in REFERENCES if self.name.startswith(prefix))
         wide = {name: array.astype(np.float64) for name, array in arrays.items()}
         output, reference = REFERENCES[family](self, wide)
-        return arrays[output], reference, self._tolerance(arrays) * max(1.0, float(np.abs(reference).max()))
+        got = arrays[output] if isinstance(output, str) else np.stack([arrays[name] for name in output])
+        return (
+            got,
+            reference,
+            self._tolerance(arrays) * max(1.0, float(np.abs(reference[np.isfinite(reference)]).max())),
+        )
 
     def _tolerance(self, arrays: Mapping[str, Array]) -> float:
         narrowest = {np.dtype(np.float16): 2e-3, numpy_dtype("bfloat16"): 1.6e-2}
@@ -114,11 +122,29 @@ def _column_sums(case: Case, wide: Arrays) -> tuple[str, Array]:
     return "Y", wide["X"].sum(0)
 
 
-REFERENCES: dict[str, Callable[[Case, Arrays], tuple[str, Array]]] = {
+def _selection(case: Case, wide: Arrays) -> tuple[tuple[str, str], Array]:
+    where = ordered(wide["x"], wide["y"].shape[1])
+    return ("y", "where"), np.stack([np.take_along_axis(wide["x"], where, axis=1), where])
+
+
+def _routing(case: Case, wide: Arrays) -> tuple[tuple[str, str], Array]:
+    """Weights and positions: by the probabilities, also where an infinity makes them 0 or NaN."""
+    x, count = wide["x"], wide["y"].shape[1]
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(x - x.max(1, keepdims=True))
+        probabilities = weights / weights.sum(1, keepdims=True)
+    where = ordered(probabilities, count)
+    best = np.take_along_axis(probabilities, where, axis=1)
+    return ("y", "where"), np.stack([best / best.sum(1, keepdims=True), where])
+
+
+REFERENCES: dict[str, Callable[[Case, Arrays], tuple[str | tuple[str, ...], Array]]] = {
     "attention": _attention,
     "split_attention": _attention,
     "product": _product,
     "quantised_product": _quantised_product,
     "layer_norm": _layer_norm,
     "column_sums": _column_sums,
+    "routing": _routing,
+    "selection": _selection,
 }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.emulator import cases, emulator
-from tests.emulator.broken import AMPERE, HOPPER, PRELUDE, Fault
+from tests.emulator.broken import AMPERE, HOPPER, PRELUDE, SELECTIONS, Fault
 from tests.emulator.library import needs_compiler
 
 pytestmark = needs_compiler
@@ -23,14 +23,14 @@ def outcome(fault: Fault, source: str, schedule: emulator.Schedule) -> str:
     except emulator.EmulationError as error:
         return str(error)
     got, expected, tolerance = case.expected(arrays)
-    return "" if np.all(np.abs(got.astype(np.float64) - expected) <= tolerance) else "wrong result"
+    return "" if np.allclose(got.astype(np.float64), expected, 0, tolerance, equal_nan=True) else "wrong result"
 
 
 @pytest.mark.parametrize(
     "fault",
     [
         pytest.param(fault, id=f"{fault.case}: {fault.name}", marks=[pytest.mark.slow] if fault.slow else [])
-        for fault in (*HOPPER, *AMPERE)
+        for fault in (*HOPPER, *AMPERE, *SELECTIONS)
     ],
 )
 def test_is_caught(fault: Fault) -> None:

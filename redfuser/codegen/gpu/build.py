@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from redfuser.codegen.gpu.emission.emit import emit
+from redfuser.codegen.gpu.emission.pairs import pairs_as_integers
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.gate import foreseen_problem, read_resources, resource_problem, type_problem
 from redfuser.codegen.gpu.tools.cache import KernelCache, cache_folder
@@ -71,6 +72,7 @@ class Builder:
             MissingToolError: the ``gpu`` extra isn't installed.
         """
         tools = find_toolchain()
+        program = pairs_as_integers(program)
         _require(type_problem(program, target))
         scripts = emit(program, self.fp32)
         for script in scripts:

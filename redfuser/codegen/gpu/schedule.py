@@ -118,7 +118,7 @@ class _Rows:
 
     def _values(self) -> int:
         """Numbers for each point of the shared axis: the widest value of a reduction or product."""
-        own = [prod(a.extent for a in r.axes if a not in self.cascade.rows) for r in self.cascade.reductions]
+        own = [prod(a.extent for a in r.element_axes if a not in self.cascade.rows) for r in self.cascade.reductions]
         inner = [r.over.extent for r in self.cascade.producers]
         return power_of_two(max((*own, *inner), default=1))
 

@@ -6,18 +6,25 @@ It needs TileLang 0.1.15, but no GPU and no CUDA toolkit; the tests need only wh
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from redfuser.algebra import derive
+from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu import emit
+from redfuser.codegen.gpu.tools.service import load_script
 from redfuser.codegen.gpu.value import Argument, TensorMap
 from redfuser.expr import Tensor
 from redfuser.records import encode, to_text
+from redfuser.tile import Schedule, build
 from tests.emulator.cases import Record
 from tests.emulator.kernels import programs
 from tests.emulator.launch import Launch
 from tests.emulator.source import kernels
+from tests.selections import routing, selection
 
 FOLDER = Path(__file__).resolve().parent
 HOPPER_TILE = {"tile": (128, 128), "threads": 256}
@@ -53,7 +60,19 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "layer_norm_sm80": ("sm_80", lambda: programs.layer_norm(6, 200)),
     "layer_norm_sm90": ("sm_90a", lambda: programs.layer_norm(6, 1000)),
     "column_sums_sm80": ("sm_80", lambda: programs.column_sums(70, 64)),
+    "routing_sm80": ("sm_80", lambda: emitted(routing(21, 64, 6), Schedule("resident", (("l", 64), ("i", 8))))),
+    "selection_sm86": ("sm_86", lambda: emitted(selection(21, 40, 5, "float16"), Schedule("resident", (("i", 4),)))),
+    "routing_sm90": ("sm_90a", lambda: emitted(routing(21, 60, 6), Schedule("single-segment", (("l", 32), ("i", 8))))),
 }
+
+
+def emitted(cascade: Cascade, schedule: Schedule) -> Any:
+    """The TileLang function of a program that is one kernel."""
+    [script] = emit(build(cascade, derive(cascade), schedule))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{script.name}.py"
+        path.write_text(script.text)
+        return getattr(load_script(path), script.name)
 
 
 def lower(program: Any, arch: str) -> tuple[Record, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
+from redfuser.codegen.gpu.emission.pairs import helpers, pairs_as_integers
 from redfuser.codegen.gpu.emission.precision import HALVES
 from redfuser.codegen.gpu.emission.prepare import prepare
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
@@ -29,6 +30,7 @@ def emit(program: TileProgram, fp32: Fp32 = "tf32") -> tuple[Script, ...]:
     Raises:
         Refused: the program can't be expressed, with the reason.
     """
+    program = pairs_as_integers(program)
     several = len(program.phases) > 1
     return tuple(
         _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, fp32).script()
@@ -53,14 +55,16 @@ class _Kernel:
         for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
             self._place(block, tile, number)
         write_body(block, self.phase.body)
-        text = f"{self._head(blocks, block.declarations)}{block.lines}"
+        text = f"{self._head(blocks, block.declarations, str(block.lines))}{block.lines}"
         registers = block.sizes["fragment"] // (4 * self.threads)
         shared = block.sizes["shared"]
         return Script(self.name, text, self.tensors, tuple(self.memory.values()), shared, registers, half)
 
-    def _head(self, blocks: Launch, declarations: Sequence[str]) -> Lines:
+    def _head(self, blocks: Launch, declarations: Sequence[str], body: str) -> Lines:
         head = Lines()
         head.add(f'"""{self.name} [{self.program.schedule.strategy}]"""', "", "import tilelang.language as T", "", "")
+        for helper in helpers(body):
+            head.add(*helper.splitlines(), "", "")
         head.add("@T.prim_func", f"def {self.name}(")
         head.add(*(f'    {name}: T.Tensor({_shape(t)}, "{t.dtype}"),' for t, name in self.memory.items()))
         head.add("):")

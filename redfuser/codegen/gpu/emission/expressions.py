@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import e, inf, isinf, isnan, log2
 
+from redfuser.codegen.gpu.emission.pairs import pair_text, value_text
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op
+from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, number
 from redfuser.operators import UNARY
 
 LOG2_E = log2(e)
@@ -34,6 +35,8 @@ def constant(value: float | int | bool, dtype: str) -> str:
     """A literal of a type."""
     if dtype == "bool":
         return f"T.bool({bool(value)})"
+    if dtype == INDEX and value in (number(-inf, dtype).value, number(inf, dtype).value):
+        return f'T.{"min" if value < 0 else "max"}_value("{dtype}")'
     if dtype == INDEX:
         return str(int(value))
     if "float" not in dtype:
@@ -100,6 +103,12 @@ class Writer:
         name, args = expr.name, list(map(self.text, expr.args))
         if name == "cast":
             return f'T.cast({args[0]}, "{expr.dtype}")'
+        if name == "pair":
+            return pair_text(expr.args[0].dtype, *args)
+        if name == "value":
+            return value_text(args[0], expr.dtype)
+        if name == "position":
+            return f"position_of({args[0]})"
         if name in ("max", "min"):
             return self._extremum(expr)
         if name not in _CALLS:

@@ -52,7 +52,7 @@ class Padding:
             if expr.tensor in self.buffers:
                 return self.known.get((expr.tensor, axis))
             return 0 if any(axis in axes_of(i) for i in expr.indices) else None
-        if not isinstance(expr, Op):
+        if not isinstance(expr, Op) or expr.name in ("pair", "value", "position"):
             return None
         args = [self.value(argument, axis) for argument in expr.args]
         if expr.name == "sub" and args[0] == -inf and self._is_finite_below(expr.args[1]):

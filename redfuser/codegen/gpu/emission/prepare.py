@@ -13,8 +13,7 @@ from redfuser.tile.strategies.reuse import rewrite
 
 def prepare(phase: Phase) -> Phase:
     """The phase as it is written out."""
-    inlined = replace(phase, body=_inline(phase.body))
-    return _stage(inlined)
+    return _stage(_compute_positions(replace(phase, body=_inline(phase.body))))
 
 
 def _inline(body: Sequence[Statement]) -> tuple[Statement, ...]:
@@ -25,6 +24,26 @@ def _inline(body: Sequence[Statement]) -> tuple[Statement, ...]:
             result += inner if single_tile(statement) else [replace(statement, body=inner)]
         else:
             result.append(statement)
+    return tuple(result)
+
+
+def _compute_positions(phase: Phase) -> Phase:
+    """Where buffers hold what follows from positions alone, it is computed where it is read."""
+    maps = {s.target: s.value for s in statements(phase.body) if isinstance(s, Map) and not loads(s.value)}
+    positions = {target.value: value for target, value in maps.items() if axes_of(value)}
+    if not positions:
+        return phase
+    buffers = tuple(buffer for buffer in phase.buffers if buffer.value not in positions)
+    return replace(phase, buffers=buffers, body=_without(phase.body, positions))
+
+
+def _without(body: Sequence[Statement], values: Mapping[Expr, Expr]) -> tuple[Statement, ...]:
+    result: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, Stream):
+            result.append(replace(statement, body=_without(statement.body, values)))
+        elif isinstance(statement, Store) or statement.target.value not in values:
+            result.append(rewrite(statement, lambda value: substitute(value, values), lambda target: target))
     return tuple(result)
 
 

@@ -9,6 +9,7 @@ from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
 from redfuser.codegen.gpu.emission.geometry import Span
 from redfuser.codegen.gpu.emission.padding import same
+from redfuser.codegen.gpu.emission.selections import write_selection
 from redfuser.codegen.gpu.emission.storage import is_serial
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Load
@@ -18,16 +19,21 @@ from redfuser.tile.monoid import identity, join
 _REDUCERS = {"sum": "T.reduce_sum", "max": "T.reduce_max", "min": "T.reduce_min"}
 
 
-def write_reduce(block: Block, statement: Reduce) -> None:
+def write_reduce(block: Block, statement: Reduce, clear: bool) -> None:
     """``target = target ⊕ (⊕ over the tile of value)``.
+
+    Args:
+        clear: whether the target, a list, starts empty.
 
     Raises:
         Refused: TileLang has no such reduction.
     """
-    if statement.combiner not in _REDUCERS:
+    if statement.combiner not in _REDUCERS and statement.rank is None:
         raise Refused("combiner", "TileLang doesn't reduce with this operator", statement.combiner)
-    spans = block.geometry.wide((*statement.target.axes, statement.over))
-    if not block.geometry.span(statement.over).wide:
+    spans = block.geometry.wide(statement.space)
+    if statement.rank is not None:
+        write_selection(block, statement, _terms(block, statement, spans), clear)
+    elif not block.geometry.span(statement.over).wide:
         _combine(block, statement)
     elif is_serial(statement, block.geometry.streamed):
         _fold(block, statement)
@@ -103,22 +109,39 @@ class _Source:
 def _source(block: Block, statement: Reduce, spans: Sequence[Span]) -> _Source:
     """A fragment of the summands with the identity outside."""
     over, value = block.geometry.span(statement.over), statement.value
-    neutral = identity(statement.combiner, value.dtype)
     buffer = block.buffers.get(value.tensor) if isinstance(value, Load) else None
-    clean = not over.ragged or same(block.padding.value(value, over.axis), neutral)
-    if buffer is not None and _reducible(block, buffer, spans):
-        if not clean:
-            element = block.element(buffer)
-            inside = block.inside([over], value, neutral)
-            block.parallel(block.geometry.wide(buffer.axes), f"{element} = {inside}")
-            block.padding.known[buffer.tensor, over.axis] = neutral
-        kept = block.stored(buffer)
-        return _Source(kept.name, kept.axes)
-    extents = [span.extent for span in spans]
-    name = block.declare(f"{statement.target.tensor.name}_terms", "fragment", extents, value.dtype)
-    text = block.text(value) if clean else block.inside([over], value, neutral)
-    block.parallel(spans, f"{name}[{block.variables(spans)}] = {text}")
-    return _Source(name, tuple(span.axis for span in spans))
+    if buffer is None or not _reducible(block, buffer, spans):
+        return _Source(_terms(block, statement, spans), tuple(span.axis for span in spans))
+    if not _clean(block, statement):
+        neutral = identity(statement.combiner, value.dtype)
+        element = block.element(buffer)
+        inside = block.inside([over], value, neutral)
+        block.parallel(block.geometry.wide(buffer.axes), f"{element} = {inside}")
+        block.padding.known[buffer.tensor, over.axis] = neutral
+    kept = block.stored(buffer)
+    return _Source(kept.name, kept.axes)
+
+
+def _terms(block: Block, statement: Reduce, spans: Sequence[Span]) -> str:
+    """A new fragment of the summands with the identity outside."""
+    value, extents = statement.value, [span.extent for span in spans]
+    name = block.declare(
+        f"{statement.target.tensor.name}_{'candidates' if statement.rank else 'terms'}",
+        "fragment",
+        extents,
+        value.dtype,
+    )
+    neutral = identity(statement.combiner, value.dtype)
+    outside = [] if _clean(block, statement) else [block.geometry.span(statement.over)]
+    block.parallel(spans, f"{name}[{block.variables(spans)}] = {block.inside(outside, value, neutral)}")
+    return name
+
+
+def _clean(block: Block, statement: Reduce) -> bool:
+    """Whether the summands are the identity outside the axis folded."""
+    over, value = block.geometry.span(statement.over), statement.value
+    neutral = identity(statement.combiner, value.dtype)
+    return not over.ragged or same(block.padding.value(value, over.axis), neutral)
 
 
 def _reducible(block: Block, buffer: Buffer, spans: Sequence[Span]) -> bool:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from redfuser.codegen.gpu.emission.pairs import HELPERS
 from redfuser.expr import Tensor
 
 #: Names that a script uses itself.
-RESERVED = frozenset({"T", "tilelang", "range", "float", "int", *keyword.kwlist})
+RESERVED = frozenset({"T", "tilelang", "range", "float", "int", *HELPERS, *keyword.kwlist})
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redfuser.cascade.model import IDENTITIES
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
 from redfuser.codegen.gpu.emission.geometry import Span, aligned
@@ -12,7 +13,7 @@ from redfuser.codegen.gpu.emission.padding import Value, same, wanted
 from redfuser.codegen.gpu.emission.products import write_contract
 from redfuser.codegen.gpu.emission.reductions import write_reduce
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import Expr, Op, loads, op
+from redfuser.expr import Expr, Op, loads, number, op
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
 
@@ -25,6 +26,7 @@ def write_body(block: Block, body: Sequence[Statement]) -> None:
     """
     for position, statement in enumerate(body):
         later = body[position + 1 :]
+        clear = position > 0 and _clears(body[position - 1], [statement])
         if isinstance(statement, Stream):
             _stream(block, statement)
         elif isinstance(statement, Store):
@@ -36,23 +38,29 @@ def write_body(block: Block, body: Sequence[Statement]) -> None:
             if not _rounds_an_operand(block, statement, later) and not copy_operand(block, statement):
                 _map(block, statement, later)
         elif isinstance(statement, Reduce):
-            write_reduce(block, statement)
+            write_reduce(block, statement, clear)
         else:
-            write_contract(block, statement, clear=position > 0 and _clears(body[position - 1], [statement]))
+            write_contract(block, statement, clear)
 
 
 def _clears(statement: Statement, following: Sequence[Statement]) -> bool:
-    """Whether a fill is the 0 that a matrix product starts from, which the product writes itself."""
-    if not isinstance(statement, Fill) or statement.value != 0:
+    """Whether a fill is the 0 that a matrix product starts from, or the empty list of a selection: which they know."""
+    if not isinstance(statement, Fill):
         return False
-    return any(isinstance(other, Contract) and other.target == statement.target for other in following)
+    for other in following:
+        if isinstance(other, Contract) and other.target == statement.target:
+            return statement.value == 0
+        if isinstance(other, Reduce) and other.target == statement.target:
+            return other.rank is not None and statement.value == IDENTITIES[other.combiner]
+    return False
 
 
 def _fill(block: Block, statement: Fill) -> None:
     kept = block.stored(statement.target)
-    block.lines.add(f"T.fill({kept.name}, {constant(statement.value, kept.dtype)})")
+    value = number(statement.value, kept.dtype).value
+    block.lines.add(f"T.fill({kept.name}, {constant(value, kept.dtype)})")
     block.padding.forget(statement.target.tensor)
-    block.padding.known |= {(statement.target.tensor, axis): statement.value for axis in kept.axes}
+    block.padding.known |= {(statement.target.tensor, axis): value for axis in kept.axes}
 
 
 def _map(block: Block, statement: Map, later: Sequence[Statement]) -> None:

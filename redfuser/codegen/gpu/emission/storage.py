@@ -36,13 +36,14 @@ def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
     """A plan for every buffer of a phase.
 
     A buffer is kept in the narrowest type that all values written to it have. It lies in shared memory where it
-    is only an operand of matrix products, where a stream visits it piece by piece, or where threads share it out
-    in two ways.
+    is only an operand of matrix products, where a stream visits it piece by piece, where it is a list, or where threads
+    share it out in two ways.
     """
     plans: dict[Tensor, Plan] = {}
     stored: dict[Tensor, str] = {}
     body = list(statements(phase.body))
     shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
+    shared |= {s.target.tensor for s in body if isinstance(s, Reduce) and s.rank is not None}
     shared |= _between_layouts(phase, body, shared)
     for buffer in phase.buffers:
         dtype = _dtype(buffer, body, stored)
@@ -100,7 +101,7 @@ def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
 def is_serial(statement: Reduce, streamed: Collection[Axis]) -> bool:
     """Whether summands are folded one after another: a matrix of results, from more than is held at once."""
     wide = [points for points in statement.target.tensor.shape if points > 1]
-    return len(wide) > 1 and statement.over not in streamed
+    return len(wide) > 1 and statement.over not in streamed and statement.rank is None
 
 
 def _visited_in_pieces(phase: Phase) -> set[Tensor]:

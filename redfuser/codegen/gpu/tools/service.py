@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 #: Kinds of launch parameters, in the order of a launch's extents.
@@ -49,17 +50,18 @@ def answer(request: Mapping[str, str], folder: Path, number: int) -> dict[str, A
     path = folder / f"script_{number}.py"
     path.write_text(request["script"], encoding="utf-8")
     try:
-        return lower(_load(path, request["name"]), request["arch"])
+        return lower(getattr(load_script(path), request["name"]), request["arch"])
     except Exception as error:  # TileLang refuses with whatever exception comes to hand
         return {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
 
 
-def _load(path: Path, name: str) -> Any:
+def load_script(path: Path) -> ModuleType:
+    """A script as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return getattr(module, name)
+    return module
 
 
 def lower(function: Any, arch: str) -> dict[str, Any]:
