@@ -116,8 +116,8 @@ class Store:
 class Stream:
     """Run ``body`` for each tile of ``axis`` in order, from ``start`` to ``stop``.
 
-    Bounds are expressions over grid axes, each standing for the first point of the block's tile, and over
-    elements in memory at grid axes of tile 1, as conditions of a ``select``.
+    Bounds are expressions over grid axes, each standing for the first point of the block's tile, and over elements
+    in memory at such points: as conditions of a ``select``, or as positions.
     """
 
     axis: Axis

@@ -15,7 +15,7 @@ from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.products import split_product
 from redfuser.tile.strategies.common import streams
-from redfuser.tile.strategies.hidden import find_hidden
+from redfuser.tile.strategies.hidden import NOTHING, Hidden, find_hidden
 from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 
 #: Row tiles, the widest first: what register tiles of a matrix product are made of.
@@ -24,6 +24,8 @@ ROW_TILES = (64, 32, 16)
 STREAM_TILE, ROW_CHUNK = 64, 1024
 #: Blocks for each core before rows count as many, and the shortest segment worth a block of its own.
 BLOCKS_PER_CORE, SHORTEST_SEGMENT = 2, 256
+#: Rows that must share what the axis holds before looking at it first is worth while.
+FEWEST_ROWS = 16
 #: Most points of a symbolic axis that are streamed at once.
 SYMBOLIC_CHUNK = 256
 FLOAT_BYTES = 4
@@ -45,12 +47,17 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
         derivation: its verdict; without an incremental form only ``resident`` is chosen.
         target: the CPU.
     """
+    products = has_products(cascade)
+    hidden = find_hidden(cascade, derivation) if products and streams(cascade, derivation) else NOTHING
     if dims_in(cascade):
-        return _symbolic(cascade, default_schedule(at_largest(cascade), at_largest(derivation), target))
+        return _symbolic(cascade, _choose(at_largest(cascade), at_largest(derivation), target, hidden))
+    return _choose(cascade, derivation, target, hidden)
+
+
+def _choose(cascade: Cascade, derivation: Derivation, target: CpuTarget, hidden: Hidden) -> Choice:
     incremental = streams(cascade, derivation)
     if has_products(cascade):
-        hides = incremental and bool(find_hidden(cascade, derivation).limits)
-        return _Products(cascade, incremental, target, stationary_row(cascade), hides).choose()
+        return _Products(cascade, incremental, target, stationary_row(cascade), hidden).choose()
     return _Rows(cascade, incremental, target).choose()
 
 
@@ -115,14 +122,14 @@ class _Products:
 
     Args:
         rows: the axis that shares loads of an operand.
-        hides: whether a mask of positions hides elements, which may then be skipped.
+        hidden: what a mask hides, which may be skipped.
     """
 
     cascade: Cascade
     incremental: bool
     target: CpuTarget
     rows: Axis | None
-    hides: bool
+    hidden: Hidden
 
     def choose(self) -> Choice:
         tile = self._row_tile()
@@ -155,7 +162,7 @@ class _Products:
         tiles.append((self.cascade.axis.name, max(min(STREAM_TILE, self.cascade.axis.extent), 1)))
         fill_a_vector = self.rows is not None and 2 * self.rows.extent >= self.target.lanes
         lanes = self.rows.name if self.rows and fill_a_vector else ""
-        options = ((SKIP_HIDDEN, 1),) if self.hides and strategy != "resident" else ()
+        options = ((SKIP_HIDDEN, 1),) if self._skips() and strategy != "resident" else ()
         return Schedule(strategy, tuple(tiles), segments, lanes, options)
 
     def _value_tiles(self, rows: int) -> list[tuple[str, int]]:
@@ -171,8 +178,18 @@ class _Products:
             return f"{work}, so {self.cascade.axis.name} is cut in {chosen.segments} segments"
         if chosen.strategy == "resident":
             return f"{work}; no incremental form, so the row stays in cache"
-        skipped = ", without the tiles that the mask hides" if self.hides else ""
-        return f"{work} stream {self.cascade.axis.name}{skipped}"
+        return f"{work} stream {self.cascade.axis.name}{self._skipped()}"
+
+    def _skips(self) -> bool:
+        """Whether a mask hides something, and looking where is less work than what it saves."""
+        many = self.rows is not None and self.rows.extent >= FEWEST_ROWS
+        return bool(self.hidden) and many and self.cascade.axis.extent > STREAM_TILE
+
+    def _skipped(self) -> str:
+        if not self._skips():
+            return ""
+        allowed = "; a mask of finite numbers hides where scores allow it" if self.hidden.needs.visible else ""
+        return f", without the tiles that the mask hides{allowed}"
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,6 @@ class _PhaseChecker:
         for bound in (stream.start, stream.stop):
             self._single_point(stream, bound, [tile.axis for tile in self.phase.grid])
             for node in loads(bound):
-                self._single_point(stream, node, ())
                 if node.tensor not in self.readable:
                     raise TileError(stream, f"{node.tensor.name} is not an input or a filled workspace")
         low, high = bounds_of(stream.start)[0], bounds_of(stream.stop)[1]

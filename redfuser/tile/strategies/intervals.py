@@ -16,8 +16,8 @@ LARGEST = {
     "float32": (2 - 2.0**-23) * 2.0**127,
     "float64": math.inf,
 }
-#: Below this a value may round to zero.
-TINY = 1e-30
+#: Below this a value may round to zero; float32 has nothing but zero below the other, however it was computed.
+TINY, NOTHING_BELOW = 1e-30, 2.0**-160
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ def interval_of(expr: Expr, known: Known) -> Interval | None:
     if rule is None or len(present) < len(arguments) or expr.dtype not in LARGEST:
         return None
     result = rule(*present)
+    if result is not None and expr.dtype == "float32" and max(-result.low, result.high) < NOTHING_BELOW:
+        return Interval(0.0, 0.0)
     return None if result is None else _rounded(result, LARGEST[expr.dtype])
 
 

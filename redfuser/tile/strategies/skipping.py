@@ -1,22 +1,23 @@
-"""Streams that pass over what a mask hides, and the phase that sees whether they may."""
+"""Streams that pass over what a mask hides, and the phases that see whether and where they may."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.evaluate import numpy_dtype
-from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, load, number, op
-from redfuser.indexing import Linear, linear
-from redfuser.tile.ir import Buffer, Fill, Phase, Reduce, Schedule, Statement, Store, Stream, Tile
-from redfuser.tile.strategies.common import whole
-from redfuser.tile.strategies.hidden import MODERATE, NOTHING, Hidden, find_hidden
-from redfuser.tile.strategies.intervals import Interval
+from redfuser.expr import Axis, Expr, Tensor, axes_of, index, number, op
+from redfuser.indexing import Linear
+from redfuser.tile.ir import Phase, Schedule, Tile
+from redfuser.tile.strategies.hidden import NOTHING, Hidden, find_hidden
+from redfuser.tile.strategies.looking import WORK, Shown, Sizes, Value, adjacent_axis
 
-#: Name of the schedule's option that asks for it.
+#: Name of the schedule's option that asks for it: how many points the phases that look take at a time.
 SKIP_HIDDEN = "skip-hidden"
+#: How near to its bound a sum of products may come, for the rounding of what is measured.
+ROOM = 0.9
 
 Bounds = tuple[Expr, Expr]
 
@@ -27,35 +28,50 @@ class Skipping:
 
     Args:
         hidden: what may be skipped.
-        axis: the shared axis.
         grid: of the phase that streams.
-        magnitude: for each group of rows, the sum of what must be moderate; None where nothing must be.
+        sizes: how values are measured.
+        values: those measured.
+        bounds: values whose sizes' product must not exceed a number, one or two of them.
+        shown: what is measured of conditions in memory.
     """
 
     hidden: Hidden
-    axis: Axis
     grid: tuple[Tile, ...]
-    magnitude: Load | None
+    sizes: Sizes
+    values: tuple[Value, ...] = ()
+    bounds: tuple[tuple[tuple[Tensor, ...], float], ...] = ()
+    shown: tuple[Shown, ...] = ()
 
     def narrow(self, bounds: Bounds, tile: int) -> Bounds:
         """Bounds of a stream without what is hidden from every row of the block, in whole tiles."""
-        if not self.hidden.limits:
-            return bounds
         first, last = bounds
         start, stop = first, last
-        for limit in self.hidden.limits:
-            edge = self._extreme(limit.position, limit.upper)
-            if limit.upper:
+        for edge, upper in self._edges():
+            if upper:
                 stop = op("min", stop, _whole_tiles(op("add", edge, index(tile)), tile))
             else:
                 start = op("min", op("max", start, _whole_tiles(edge, tile)), last)
-        return self._if_moderate(start, first), self._if_moderate(op("max", stop, start), last)
+        return self._if_moderate(start, first), self._if_moderate(
+            op("max", stop, start), last
+        ) if stop != last else last
+
+    def _edges(self) -> Iterator[tuple[Expr, bool]]:
+        """First (False) and last (True) elements that the block's rows see."""
+        for limit in self.hidden.limits:
+            yield self._extreme(limit.position, limit.upper), limit.upper
+        for shown in self.shown:
+            first, last = shown.range()
+            yield first, False
+            yield last, True
 
     def _if_moderate(self, narrowed: Expr, bound: Expr) -> Expr:
-        if self.magnitude is None or narrowed == bound:
+        if not self.bounds or narrowed == bound:
             return narrowed
-        moderate = op("le", self.magnitude, number(MODERATE, self.magnitude.dtype))
-        return op("select", moderate, narrowed, bound)
+        tests = []
+        for tensors, most in self.bounds:
+            size = reduce(lambda one, other: op("mul", one, other), map(self.sizes.read, tensors))
+            tests.append(op("le", size, number(most, WORK)))
+        return op("select", reduce(lambda one, other: op("and", one, other), tests), narrowed, bound)
 
     def _extreme(self, position: Linear, greatest: bool) -> Expr:
         """The greatest or least value over the block's rows; a grid axis stands for the block's first point."""
@@ -71,61 +87,62 @@ class Skipping:
         return Linear.of(terms, constant).expr()
 
     def look(self) -> tuple[Phase, ...]:
-        """The phase that adds up magnitudes, if any must be known."""
-        if self.magnitude is None:
-            return ()
-        groups = tuple(i for i in self.magnitude.indices if isinstance(i, Axis))
-        total = Buffer(Tensor("magnitude", (1,) * len(groups), self.magnitude.dtype), groups)
-        body: list[Statement] = [Fill(total, 0.0)]
-        for node, wanted in self.hidden.asked.items():
-            body += _add_up(total, node, wanted)
-        body.append(Store(self.magnitude.tensor, groups, groups, total.value))
-        return (Phase(tuple(Tile(group, 1) for group in groups), (total,), tuple(body)),)
+        """The phases that measure what must be known."""
+        measured = (self.sizes.phase(self.values),) if self.values else ()
+        return (*(shown.phase() for shown in self.shown), *measured)
 
     @property
     def workspaces(self) -> tuple[Tensor, ...]:
         """What the phases hand over."""
-        return () if self.magnitude is None else (self.magnitude.tensor,)
+        return (*(t for s in self.shown for t in (s.first, s.last)), *(value.tensor for value in self.values))
 
 
 def plan_skipping(cascade: Cascade, derivation: Derivation, schedule: Schedule, grid: Sequence[Tile]) -> Skipping:
     """Skipping for a program with this schedule and grid: of nothing where nothing is hidden or it isn't asked for."""
-    hidden = find_hidden(cascade, derivation) if dict(schedule.options).get(SKIP_HIDDEN) else NOTHING
-    sizes = {tile.axis: tile.size for tile in grid}
+    points = dict(schedule.options).get(SKIP_HIDDEN, 0)
+    hidden = find_hidden(cascade, derivation) if points else NOTHING
+    tiles = {tile.axis: tile for tile in grid}
     groups = groups_of(cascade, hidden)
-    if any(sizes.get(group) != 1 for group in groups):
-        hidden = NOTHING
-    tensor = Tensor("magnitudes", tuple(group.extent for group in groups), "float32")
-    return Skipping(hidden, cascade.axis, tuple(grid), load(tensor, *groups) if hidden.asked else None)
+    sizes = Sizes(groups, points)
+    if any(group not in tiles or tiles[group].size != 1 for group in groups):
+        return Skipping(NOTHING, tuple(grid), sizes)
+    shown = []
+    for place, condition in enumerate(hidden.conditions):
+        rows = [row for row in cascade.rows if row in axes_of(condition)]
+        if all(row in tiles for row in rows) and sum(tiles[row].size > 1 for row in rows) <= 1:
+            name = f"seen{place}" if place else "seen"
+            shown.append(Shown(condition, cascade.axis, tuple(tiles[row] for row in rows), points, name))
+    if not shown and not hidden.limits:
+        return Skipping(NOTHING, tuple(grid), sizes)
+    values, bounds = _measured(hidden, sizes)
+    return Skipping(hidden, tuple(grid), sizes, tuple(values), tuple(bounds), tuple(shown))
 
 
 def groups_of(cascade: Cascade, hidden: Hidden) -> tuple[Axis, ...]:
     """Rows that are judged apart: those that what is looked at along the shared axis has."""
-    along = [axes_of(node) for node in hidden.asked if cascade.axis in axes_of(node)]
+    values: list[Expr] = [*hidden.needs.values, *(e for p in hidden.needs.products for e in (p.left, p.right))]
+    along = [axes_of(value) for value in values if cascade.axis in axes_of(value)]
     return tuple(row for row in cascade.rows if any(row in axes for axes in along))
+
+
+def _measured(hidden: Hidden, sizes: Sizes) -> tuple[list[Value], list[tuple[tuple[Tensor, ...], float]]]:
+    """What is measured, and what it must not exceed."""
+    values: list[Value] = []
+    bounds: list[tuple[tuple[Tensor, ...], float]] = []
+    for node, wanted in hidden.needs.values.items():
+        upper = wanted.low == -float("inf")
+        tensor = sizes.tensor(f"size{len(values)}")
+        values.append(Value(tensor, node, adjacent_axis(node), upper=upper))
+        bounds.append(((tensor,), wanted.high**2))
+    for product, most in hidden.needs.products.items():
+        sides = []
+        for side in (product.left, product.right):
+            sides.append(sizes.tensor(f"size{len(values)}"))
+            values.append(Value(sides[-1], side, product.over, required=True))
+        bounds.append((tuple(sides), min((ROOM * most) ** 2, 2.0**126)))
+    return values, bounds
 
 
 def _whole_tiles(position: Expr, tile: int) -> Expr:
     """Rounded down to a multiple of the tile."""
     return op("mul", op("floordiv", position, index(tile)), index(tile))
-
-
-def _add_up(total: Buffer, node: Load, wanted: Interval) -> Sequence[Statement]:
-    """Add the magnitudes of a tensor's values, or how far they are above zero if only that matters."""
-    dtype = total.tensor.dtype
-    value = node if numpy_dtype(node.dtype) == numpy_dtype(dtype) else cast(node, dtype)
-    size = op("abs", value) if wanted.low > -MODERATE * 2 else op("max", value, number(0.0, dtype))
-    folded = sorted(axes_of(node) - set(total.axes), key=lambda a: (_adjacent(node, a), a.name))
-    if not folded:
-        folded = [Axis("int64", "once", 1)]
-    *outer, inner = folded
-    statements: tuple[Statement, ...] = (Reduce(total, "sum", size, inner),)
-    for coordinate in reversed(outer):
-        start, stop = whole(coordinate)
-        statements = (Stream(coordinate, 1, statements, start, stop),)
-    return statements
-
-
-def _adjacent(node: Load, coordinate: Axis) -> bool:
-    """Whether neighbours along an axis are neighbours in memory."""
-    return bool(node.indices) and dict(linear(node.indices[-1]).terms).get(coordinate) == 1

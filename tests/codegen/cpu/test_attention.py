@@ -61,6 +61,27 @@ def test_what_a_mask_hides_is_skipped_unless_it_shows(mask: str, strategy: str, 
     assert np.isnan(out[:, 0]).any() == bool(spoil) and not np.isnan(out[:, 1]).any()
 
 
+TABLES = {
+    "causal": np.tril(np.ones((37, 45), dtype=bool)),
+    "left padding": np.tril(np.ones((37, 45), dtype=bool)) & (np.arange(45) >= 20),
+    "right padding": np.broadcast_to(np.arange(45) < 5, (37, 45)).copy(),
+    "nothing": np.zeros((37, 45), dtype=bool),
+}
+
+
+@pytest.mark.parametrize("strategy", ["single-segment", "multi-segment"])
+@pytest.mark.parametrize("table", TABLES)
+def test_what_a_table_hides_with_finite_numbers_is_skipped_unless_it_shows(table: str, strategy: str) -> None:
+    attention = Attention(mask="bool", q_len=37, kv_len=45, dim=16, v_dim=16)
+    skipping = program(attention.cascade(), strategy, 2, "i", skip=True, i=16, j=16)
+    inputs = attention.inputs(TABLES[table])
+    assert_matches(skipping, inputs)
+    inputs["k"][0, 1] *= 1e30
+    inputs["v"][0, 0, 40, 3] = np.nan
+    out = assert_matches(skipping, inputs)["out"].reshape(37, 2, 16)
+    assert np.isnan(out[:, 0, 3]).all()
+
+
 @pytest.mark.parametrize(("dim", "v_dim"), [(1, 1), (5, 7), (72, 80), (16, 5)])
 @pytest.mark.parametrize("queries", [1, 18])
 def test_any_head_size(dim: int, v_dim: int, queries: int) -> None:

@@ -31,7 +31,7 @@ from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.evaluate import evaluate, open_mesh
-from redfuser.expr import Axis, Const, Expr, Op, Tensor, axes_of, index, op, substitute
+from redfuser.expr import Axis, Const, Expr, Op, Tensor, axes_of, axis, index, loads, op, substitute
 from redfuser.extents import is_symbolic, least, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Phase, Statement, Store, Stream, Tile
@@ -238,9 +238,8 @@ class PhaseWriter:
 
     def _bound(self, bound: Expr, along: Axis, region: Region) -> Expr:
         """A bound at a block; one that depends on what is in memory gets a name."""
-        here = substitute(bound, region.points())
-        if not isinstance(here, Op) or here.name != "select":
-            return here
+        if not loads(bound):
+            return substitute(bound, region.points())
         value = self.translator.value(bound, region).astype(self.builder.dtype)
         return self.builder.named(f"{along.name}_bound", value, along.extent + 1)
 
@@ -276,17 +275,22 @@ MOST_REMAINDERS = 3
 
 
 def stream_lengths(stream: Stream) -> set[int]:
-    """How many points a stream may run over, for all values of the axes that its bounds use."""
+    """How many points a stream may run over, for all values of the axes that its bounds use.
+
+    Positions read from memory are taken at both ends of the axis: bounds made of them are whole tiles, or the end.
+    """
     lengths = set()
-    for start, stop in product(_alternatives(stream.start), _alternatives(stream.stop)):
+    for start, stop in product(_alternatives(stream.start, stream.axis), _alternatives(stream.stop, stream.axis)):
         mesh = open_mesh(sorted(axes_of(start) | axes_of(stop), key=lambda a: a.name))
         length = evaluate(op("max", op("sub", stop, start), index(0)), {}, mesh)
         lengths |= set(np.unique(length).tolist())
     return lengths or {0}
 
 
-def _alternatives(bound: Expr) -> list[Expr]:
-    """What a bound may be, whatever its conditions turn out to be."""
+def _alternatives(bound: Expr, along: Axis) -> list[Expr]:
+    """What a bound may be, whatever its conditions and positions in memory turn out to be."""
     if isinstance(bound, Op) and bound.name == "select":
-        return [choice for branch in bound.args[1:] for choice in _alternatives(branch)]
-    return [bound]
+        return [choice for branch in bound.args[1:] for choice in _alternatives(branch, along)]
+    last = index(max(along.extent - 1, 0))
+    ends = {node: op("mul", axis(f"end.{node}", 2), last) for node in loads(bound)}
+    return [substitute(bound, ends)]

@@ -102,7 +102,7 @@ def _touched(program: TileProgram, phase: Phase) -> tuple[Tensor, ...]:
 
 def _memory(phase: Phase) -> Iterator[Tensor]:
     for statement in statements(phase.body):
-        for name in ("value", "left", "right"):
+        for name in ("value", "left", "right", "start", "stop"):
             part = getattr(statement, name, None)
             if isinstance(part, Expr):
                 yield from (node.tensor for node in loads(part))
