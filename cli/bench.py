@@ -16,6 +16,7 @@ from .output import print_document, print_json, progress
 if TYPE_CHECKING:
     from redfuser.bench.result import BenchResult
     from redfuser.bench.run import Subject
+    from redfuser.options import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "an ONNX file, a workload file (.toml) or the name of one (mha, mla, moe, …), or what compile wrote",
     )
     parser.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case of the workload")
+    parser.add_argument(
+        "--device", metavar="cpu|cuda[:N]", help="where to measure (default: the first that fits the target)"
+    )
     parser.add_argument("--rounds", type=positive, default=9, metavar="N", help="turns of each side (default: 9)")
     parser.add_argument("--ablate", action="store_true", help="compare strategies and segment counts instead of peers")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="also draw a bar chart")
@@ -49,24 +53,40 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model.is_dir():
         from redfuser.bench.run import time_artifact
 
-        with progress(arguments) as shown:
-            result = time_artifact(arguments.model, arguments.rounds, arguments.threads, arguments.seed, shown)
-        _write(result, arguments)
-        return 0
-    with progress(arguments) as shown, subjects(arguments) as found:
-        import os
-
-        from redfuser.bench.ablate import Ablation
-        from redfuser.bench.run import bench, collect
-
         options = compile_options(arguments)
-        with bench(options, shown, arguments.rounds, any(s.whole for s in found)) as (measured, rates):
-            os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(measured.target.cores)
-            ablation = Ablation(measured, rates)
-            cases = tuple(ablation.run(s) if arguments.ablate else measured.compare(s, rates) for s in found)
-            result = collect(Path(str(arguments.model)).name, measured.target, rates, cases)
+        with progress(arguments) as shown:
+            result = time_artifact(arguments.model, options, arguments.device, arguments.rounds, shown)
+    else:
+        with progress(arguments) as shown, subjects(arguments) as found:
+            result = _compare(arguments, found, shown)
     _write(result, arguments)
     return 0
+
+
+def _compare(arguments: argparse.Namespace, found: list[Subject], shown: Progress) -> BenchResult:
+    """Compile and time each graph."""
+    import os
+
+    from redfuser.bench.run import bench, collect
+    from redfuser.targets import CpuTarget
+
+    options = compile_options(arguments)
+    target, whole = options.target, any(subject.whole for subject in found)
+    with bench(options, shown, arguments.rounds, whole, arguments.device) as (measured, rates):
+        if measured.place.threads:
+            os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(measured.place.threads)
+        if arguments.ablate:
+            from redfuser.bench.ablate import Ablation
+
+            if rates is None or not isinstance(target, CpuTarget):
+                raise UsageError(
+                    f"strategies are compared on CPUs only, and {target.name} is none", "leave --ablate out"
+                )
+            ablation = Ablation(measured, target, rates)
+            cases = tuple(ablation.run(subject) for subject in found)
+        else:
+            cases = tuple(measured.compare(subject, rates) for subject in found)
+        return collect(Path(str(arguments.model)).name, target, measured.place, rates, cases)
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -75,14 +95,9 @@ def _export(arguments: argparse.Namespace) -> int:
     from redfuser.report.describe import summary_lines
     from redfuser.report.document import plain
 
-    options = compile_options(arguments)
     if arguments.model.is_dir():
-        from redfuser.bench.run import time_artifact
-
-        with progress(arguments) as shown:
-            result = time_artifact(arguments.model, arguments.rounds, arguments.threads, arguments.seed, shown)
-        _write(result, arguments)
-        return 0
+        raise UsageError("a bundle is made of a model or a workload, not of an artifact", "give the ONNX file")
+    options = compile_options(arguments)
     with progress(arguments) as shown, subjects(arguments) as found:
         for subject in found:
             folder = arguments.export / subject.name if len(found) > 1 else arguments.export

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from redfuser.bench.result import CaseResult, summarise
 from redfuser.bench.run import Bench, Subject
 from redfuser.bench.sides import UNFUSED, Side
-from redfuser.bench.timing import interleaved
 from redfuser.driver import analyze, compile_analysis
+from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.choose import Chooser, untuned
 from redfuser.tuning.costs.cpu import CpuModel
@@ -49,9 +49,9 @@ VARIANTS = (
 class Ablation:
     """Compiles variants of a graph; surveys and costs are shared between them."""
 
-    def __init__(self, bench: Bench, rates: CpuRates) -> None:
+    def __init__(self, bench: Bench, target: CpuTarget, rates: CpuRates) -> None:
         self.bench = bench
-        self.model = CpuModel(bench.target, rates)
+        self.model = CpuModel(target, rates)
         self.known: dict[str, list[Candidate]] = {}
 
     def run(self, subject: Subject) -> CaseResult:
@@ -69,7 +69,7 @@ class Ablation:
             else:
                 absent[variant.name] = "no cascade has such a schedule"
         bench.progress.stage(f"measure {subject.name}")
-        return summarise(subject.name, interleaved(sides, bench.rounds, bench.progress.step), absent)
+        return summarise(subject.name, bench.times(sides), absent)
 
     def _chooser(self, variant: Variant, chosen: dict[str, bool]) -> Chooser:
         def choose(task: Task) -> Record:

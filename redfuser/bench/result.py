@@ -58,8 +58,8 @@ class BenchResult:
     Args:
         schema: format version.
         title: the model or workload.
-        machine: its processor.
-        threads: of every side.
+        machine: its processor, or the GPU.
+        threads: of every side; 0 on a GPU.
         peak_gflops, bandwidth_gbs: measured on the spot; 0 where they weren't.
         versions: of what was measured.
         cases: in the order asked for.
@@ -81,7 +81,8 @@ class BenchResult:
     def document(self) -> Document:
         """A table with a row for each side of each case."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        lead = [f"{self.title}: {self.threads} threads on {self.machine}", versions]
+        where = f"{self.threads} threads on {self.machine}" if self.threads else f"on {self.machine}"
+        lead = [f"{self.title}: {where}", versions]
         if self.peak_gflops:
             lead.append(f"measured here: {self.peak_gflops:.0f} GFLOP/s, {self.bandwidth_gbs:.1f} GB/s")
         rows = [_row(case, side, number) for case in self.cases for number, side in enumerate(case.sides)]
@@ -91,7 +92,7 @@ class BenchResult:
         return Document(f"Benchmark: {self.title}", tuple(lead), header, tuple(rows), sections)
 
     def __str__(self) -> str:
-        lines = [f"benchmark of {self.title}, {self.threads} threads"]
+        lines = [f"benchmark of {self.title}, {self.threads} threads" if self.threads else f"benchmark of {self.title}"]
         lines += [f"  {case.name} {side.side}: {side.median_us:.4g} us" for case in self.cases for side in case.sides]
         return "\n".join(lines)
 

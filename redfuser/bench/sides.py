@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from redfuser.bench.place import Place
 from redfuser.bench.torch_peers import PEERS
 from redfuser.bench.workload import Argument
 
@@ -23,13 +24,13 @@ Feeds = Mapping[str, np.ndarray[Any, Any]]
 OURS, UNFUSED = "redfuser", "unfused"
 
 
-def module(library: Path, inputs: tuple[TensorSpec, ...], feeds: Feeds) -> Side:
+def module(library: Path, inputs: tuple[TensorSpec, ...], feeds: Feeds, place: Place) -> Side:
     """A compiled module on tensors that are in place."""
     import tvm
     from tvm import relax
 
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
-    arguments = [tvm.runtime.tensor(feeds[spec.name]) for spec in inputs]
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), place.device)
+    arguments = [tvm.runtime.tensor(feeds[spec.name], place.device) for spec in inputs]
     return lambda: machine["main"](*arguments)
 
 
@@ -55,14 +56,21 @@ def onnx_runtime(proto: ModelProto, feeds: Feeds, threads: int) -> Side | None:
     return lambda: session.run_with_iobinding(binding)
 
 
-def torch_sides(name: str, arguments: Mapping[str, Argument], feeds: Feeds, threads: int) -> dict[str, Side]:
-    """PyTorch's sides of a workload by name, and its first one compiled; none where it isn't installed."""
+def torch_sides(name: str, arguments: Mapping[str, Argument], feeds: Feeds, place: Place) -> dict[str, Side]:
+    """PyTorch's sides of a workload by name, and its first one compiled; none where it isn't installed.
+
+    Raises:
+        RuntimeError: PyTorch can't use the device.
+    """
     try:
         import torch
     except ImportError:
         return {}
-    torch.set_num_threads(threads)
-    tensors = [torch.from_numpy(value) for value in feeds.values()]
+    if place.threads:
+        torch.set_num_threads(place.threads)
+    else:
+        torch.set_float32_matmul_precision("high")  # TF32, as in the module
+    tensors = [torch.from_numpy(value).to(place.torch) for value in feeds.values()]
     sides: dict[str, Side] = {}
     for side, function in PEERS[name].items():
         taken = inspect.signature(function).parameters

@@ -12,6 +12,8 @@ def interleaved(
     sides: Mapping[str, Callable[[], object]],
     rounds: int,
     step: Callable[[int, int], None] = lambda done, total: None,
+    wait: Callable[[], None] = lambda: None,
+    burst: int = 1,
 ) -> dict[str, list[float]]:
     """Seconds of every call by side, the sides taking turns in blocks of calls.
 
@@ -20,6 +22,8 @@ def interleaved(
 
     Args:
         step: told how many of all blocks are done.
+        wait: until the calls made so far are finished, where they only start something.
+        burst: calls from one wait to the next, which are timed together; each counts as their mean.
     """
     taken: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(rounds):
@@ -27,9 +31,12 @@ def interleaved(
             time.sleep(PAUSE_SECONDS)
             for _ in range(WARM_CALLS):
                 run()
+            wait()
             for _ in range(CALLS):
                 start = time.perf_counter()
-                run()
-                taken[side].append(time.perf_counter() - start)
+                for _ in range(burst):
+                    run()
+                wait()
+                taken[side].append((time.perf_counter() - start) / burst)
             step(turn * len(sides) + number + 1, rounds * len(sides))
     return taken

@@ -26,7 +26,7 @@ def causal(q: Any, k: Any, v: Any) -> Any:
     """Spelled out, with a mask."""
     import torch
 
-    seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
+    seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ v
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,6 +92,15 @@ def load_workload(name_or_path: str) -> Workload:
         return decode(Workload, _spread(tomllib.loads(path.read_text(encoding="utf-8"))))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecordError) as error:
         raise UsageError(f"cannot read the workload {name_or_path!r}: {error}", "see configs/workloads") from error
+
+
+def known_case(sha256: str) -> Case | None:
+    """The case that a model with this digest is the graph of, in the workloads that come with redfuser."""
+    for name in workload_names():
+        for case in load_workload(name).cases:
+            if hashlib.sha256(case.model().SerializeToString()).hexdigest() == sha256:
+                return case
+    return None
 
 
 def _spread(data: dict[str, Any]) -> dict[str, Any]:

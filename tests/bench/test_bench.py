@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from models.attention import attention
 from redfuser.bench import timing
 from redfuser.bench.plot import svg
 from redfuser.bench.result import SCHEMA, BenchResult, CaseResult, summarise
-from redfuser.bench.workload import load_workload, workload_names
+from redfuser.bench.workload import known_case, load_workload, workload_names
 from redfuser.errors import UsageError
 from redfuser_cli.main import main
 from tests.cli.conftest import Outcome
@@ -79,7 +80,8 @@ def test_an_ablation_has_every_strategy(model: Path, capsys: pytest.CaptureFixtu
         (["mha", "--case", "bert"], "bert-base"),
         (["absent.toml"], "cannot read"),
         (["absent.onnx"], "absent.onnx"),
-        (["mha", "--case", "vit-b", "--target", "h800"], "h800"),
+        (["mha", "--case", "vit-b", "--device", "cuda"], "can't run on cuda"),
+        (["mha", "--case", "vit-b", "--target", "h800", "--device", "cpu"], "can't run on cpu"),
     ],
 )
 def test_nonsense_is_refused_with_a_way_out(
@@ -97,6 +99,20 @@ def test_workloads_that_come_with_redfuser_build() -> None:
         for case in load_workload(name).cases:
             if case.arguments.get("mask") != "causal":
                 checker.check_model(case.model())
+
+
+def test_a_case_is_known_by_its_graph() -> None:
+    case = load_workload("moments").cases[1]
+    assert known_case(hashlib.sha256(case.model().SerializeToString()).hexdigest()) == case
+    assert known_case("0" * 64) is None
+
+
+def test_calls_that_only_start_something_are_waited_for() -> None:
+    started, waits = [0], []
+    sides = {"a": lambda: started.__setitem__(0, started[0] + 1)}
+    taken = timing.interleaved(sides, 2, wait=lambda: waits.append(started[0]), burst=5)
+    first = timing.WARM_CALLS
+    assert waits[:3] == [first, first + 5, first + 10] and len(taken["a"]) == 2 * timing.CALLS
 
 
 def test_a_workload_gives_its_cases_what_they_dont_say(tmp_path: Path) -> None:

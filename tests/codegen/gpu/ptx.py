@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-#: What a kernel with matrix products and pipelined copies must hold, by the first architecture that has it.
+#: What a kernel with matrix products must hold, and one that copies ahead, by the first architecture that has it.
 UNITS = {
     90: ("wgmma.mma_async", "cp.async.bulk.tensor"),
     80: ("mma.sync", "cp.async.ca|cp.async.cg"),
@@ -45,20 +45,22 @@ def read_ptx(text: str) -> Ptx:
     return Ptx(target[1], Counter(found))
 
 
-def problems(text: str, arch: str, uses_units: bool = True) -> list[str]:
+def problems(text: str, arch: str, multiplies: bool = True, copies: bool = True) -> list[str]:
     """What is wrong with the PTX of a kernel; empty if nothing is.
 
     Args:
         text: PTX of one kernel.
         arch: what it must be for, such as ``sm_90a``.
-        uses_units: it multiplies matrices of a type that the tensor cores take, and copies pipelined.
+        multiplies: it multiplies matrices of a type that the tensor cores take.
+        copies: it copies tiles while it computes with earlier ones.
     """
     ptx = read_ptx(text)
     found = [] if ptx.target == arch else [f"it is for {ptx.target}, not {arch}"]
     number = int(re.sub(r"\D", "", arch))
-    if uses_units:
-        units = next(units for first, units in UNITS.items() if number >= first)
-        found += [f"it has no {unit}" for unit in units if not ptx.count(unit.replace(".", r"\."))]
+    units = next(units for first, units in UNITS.items() if number >= first)
+    for wanted, unit in zip((multiplies, copies), units, strict=True):
+        if wanted and not ptx.count(unit.replace(".", r"\.")):
+            found.append(f"it has no {unit}")
     if ptx.local:
         found.append(f"it loads from or stores to local memory {ptx.local} times")
     return found

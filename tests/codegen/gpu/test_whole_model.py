@@ -99,7 +99,25 @@ def test_nothing_is_claimed_as_measured(artifact: Path) -> None:
     assert {"tilelang", "nvidia-cuda-nvcc"} <= set(tools) and "absent" not in tools["tilelang"]
 
 
-@pytest.mark.parametrize("command", [["run"], ["verify", "--model", str(MODEL)]])
+def test_an_artifact_is_timed_on_the_device(artifact: Path, recorder: Recorder) -> None:
+    done = recorder.redfuser("bench", artifact, "--device", "cuda", "--rounds", "1", "--format", "json", "-q")
+    assert done.code == 0, done.output
+    result = json.loads(done.output)
+    assert result["machine"] == "Recorder 0 (9.0)" and result["threads"] == 0
+    (case,) = result["cases"]
+    assert case["name"] == MODEL.name and case["sides"][0]["median_us"] > 0
+
+
+def test_a_case_is_timed_fused_and_unfused_on_the_device(recorder: Recorder, toolchain: Toolchain) -> None:
+    options = ("--case", "variance", "--target", "h800", "--rounds", "1", "--format", "json", "-q")
+    done = recorder.redfuser("bench", "moments", *options)
+    assert done.code == 0, done.output
+    (case,) = json.loads(done.output)["cases"]
+    assert [side["side"] for side in case["sides"]] == ["redfuser", "unfused"]
+    assert case["absent"].keys() == {"torch"}, "PyTorch here has no CUDA, or doesn't believe in the recorder"
+
+
+@pytest.mark.parametrize("command", [["run"], ["verify", "--model", str(MODEL)], ["bench"]])
 def test_a_machine_without_gpu_is_told_so(artifact: Path, command: list[str]) -> None:
     arguments = [*command, str(artifact), "--device", "cuda"]
     done = subprocess.run(
