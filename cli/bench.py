@@ -71,7 +71,7 @@ def _compare(arguments: argparse.Namespace, found: list[Subject], shown: Progres
     from redfuser.targets import CpuTarget
 
     options = compile_options(arguments)
-    target, whole = options.target, any(subject.whole for subject in found)
+    target, whole = options.target, any(subject.case is not None for subject in found)
     with bench(options, shown, arguments.rounds, whole, arguments.device) as (measured, rates):
         if measured.place.threads:
             os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(measured.place.threads)
@@ -101,10 +101,10 @@ def _export(arguments: argparse.Namespace) -> int:
     with progress(arguments) as shown, subjects(arguments) as found:
         for subject in found:
             folder = arguments.export / subject.name if len(found) > 1 else arguments.export
-            report = bundle_model(subject.path, options, folder, shown)
+            report = bundle_model(subject.path, options, folder, shown, subject.case)
             lines = (*summary_lines(report), f"wrote {folder}: copy it to the GPU machine and run python run.py there")
             if arguments.format == "json":
-                print_json({"schema": "redfuser.bundle/1", "output": str(folder), "report": report.as_data()})
+                print_json({"schema": "redfuser.bundle/2", "output": str(folder), "report": report.as_data()})
             else:
                 print(*map(plain, lines), sep="\n")
     return 0
@@ -132,7 +132,7 @@ def subjects(arguments: argparse.Namespace) -> Iterator[list[Subject]]:
             if not arguments.case or case.name in arguments.case:
                 path = Path(folder) / f"{number}.onnx"
                 path.write_bytes(case.model().SerializeToString())
-                found.append(Subject(case.name, path, case.torch, case.arguments, whole=True))
+                found.append(Subject(case.name, path, case))
         yield found
 
 

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-#: dtype -> (how many times the unfused error is allowed, tolerance relative to the reference's size)
+#: dtype -> (how many times the unfused error is allowed, tolerance relative to the reference's size); ``tf32`` is
+#: float32 whose matrix products round their factors to eleven bits, as float16 has
 RULES: dict[str, tuple[float, float]] = {
     "float64": (2.0, 1e-12),
     "float32": (2.0, 1e-5),
+    "tf32": (2.0, 4e-2),
     "float16": (3.0, 1e-2),
     "bfloat16": (3.0, 8e-2),
 }

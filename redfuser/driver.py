@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redfuser.algebra import Memo
 from redfuser.artifact.contents import CompiledModule
@@ -25,6 +25,9 @@ from redfuser.report.value import FusionReport, ModelInfo
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
 from redfuser.tuning.record import TuningLock
+
+if TYPE_CHECKING:
+    from redfuser.bench.workload import Case
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,18 @@ def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
         )
 
 
-def bundle_model(model: Path, options: CompileOptions, folder: Path, progress: Progress) -> FusionReport:
+def bundle_model(
+    model: Path, options: CompileOptions, folder: Path, progress: Progress, case: Case | None = None
+) -> FusionReport:
     """Write the fused kernels of a model as a bundle to run on the GPU machine; see :mod:`redfuser.artifact.bundle`.
+
+    Args:
+        case: of a workload that the model is the graph of; where one cascade is all of it, PyTorch is its peer.
 
     Raises:
         RedFuserError: one of its subclasses.
     """
-    from redfuser.artifact.bundle import BundledKernel, write_bundle
+    from redfuser.artifact.bundle import BundledKernel, Peer, write_bundle
 
     if isinstance(options.target, CpuTarget):
         raise UsageError(f"a bundle is for a GPU, and {options.target.name} is none", "give a GPU target, say h800")
@@ -143,11 +151,20 @@ def bundle_model(model: Path, options: CompileOptions, folder: Path, progress: P
     _require_supported(analysis, options)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress)
+    names = {analysis.canonical[found.name].cascade: analysis.canonical[found.name].inputs
+             for found in analysis.detection.cascades}  # fmt: skip
+    given = [str(parameter.name_hint) for parameter in analysis.lowered.module["main"].params]
     kernels = []
     for cascade, outcome in outcomes.items():
-        if outcome.kernel is not None:
-            moved = outcome.traffic.read_bytes + outcome.traffic.write_bytes
-            kernels.append(BundledKernel(classify(cascade), moved, outcome.kernel.program, outcome.kernel.code))
+        if outcome.kernel is None:
+            continue
+        program, peer = outcome.kernel.program, None
+        if case is not None and case.torch and sorted(names[cascade]) == sorted(given):
+            inputs = {name: tensor.name for name, tensor in zip(names[cascade], cascade.inputs, strict=True)}
+            peer = Peer(case.torch, tuple(inputs[name] for name in given), case.arguments)
+        moved = outcome.traffic.read_bytes + outcome.traffic.write_bytes
+        tf32 = options.fp32 == "tf32"
+        kernels.append(BundledKernel(classify(cascade), moved, program, outcome.kernel.code, tf32, peer))
     progress.stage("write the bundle")
     write_bundle(folder, analysis.onnx.path.name, options.target, tuple(kernels), options.seed)
     return _report(analysis, outcomes, options)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from redfuser.accuracy import RULES, compare
-from redfuser.artifact import bundle_runner
+from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.value import GpuProgram
 from redfuser.errors import OutputError
 from redfuser.evaluate import numpy_dtype
@@ -21,12 +22,23 @@ from redfuser.expr import Tensor
 from redfuser.records import digest, encode
 from redfuser.targets import GpuTarget
 from redfuser.tile.interpreter import interpret_blocks
-from redfuser.tile.ir import TileProgram
+from redfuser.tile.ir import Contract, TileProgram
 from redfuser.tile.trials import chosen_blocks, trial_inputs
 
 Array = np.ndarray[Any, Any]
 
-SCHEMA = "redfuser.bundle/1"
+SCHEMA = "redfuser.bundle/2"
+
+#: The script of a bundle, beside a copy of :mod:`redfuser.artifact.runner`.
+RUN = '''"""Check and time the kernels of this bundle: see python run.py --help."""
+
+import sys
+from pathlib import Path
+
+from runner.main import main
+
+sys.exit(main(Path(__file__).resolve().parent))
+'''
 
 #: Sets of inputs for each kernel: ordinary ones, large ones, ones with minus infinity.
 CASES = 3
@@ -36,13 +48,48 @@ MINORS = {8: (0, 6, 7, 9), 9: (0,)}
 
 
 @dataclass(frozen=True)
+class Peer:
+    """The same in PyTorch.
+
+    Args:
+        name: one of :data:`redfuser.artifact.runner.torch_peers.PEERS`.
+        inputs: names of the kernel's inputs, in the order in which the peer takes them.
+        arguments: of the workload.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    arguments: Mapping[str, int | float | str | bool]
+
+
+@dataclass(frozen=True)
 class BundledKernel:
-    """One fused cascade: its kind for people, the bytes it must move, what it computes, and its machine code."""
+    """One fused cascade.
+
+    Args:
+        kind: for people.
+        moved_bytes: what it must read and write.
+        program: what it computes.
+        code: its machine code.
+        tf32: whether its products of float32 are computed as TF32.
+        peer: what computes the same in PyTorch; None if that isn't known.
+    """
 
     kind: str
     moved_bytes: int
     program: TileProgram
     code: GpuProgram
+    tf32: bool = False
+    peer: Peer | None = None
+
+    def rule(self, tensor: Tensor) -> str:
+        """The rule of accuracy for an output."""
+        rounds = self.tf32 and any(
+            isinstance(s, Contract) for phase in self.program.phases for s in statements(phase.body)
+        )
+        if tensor.dtype == "float32" and rounds:
+            return "tf32"
+        return tensor.dtype if tensor.dtype in RULES else "bfloat16"
 
 
 def write_bundle(folder: Path, model: str, target: GpuTarget, kernels: tuple[BundledKernel, ...], seed: int) -> None:
@@ -70,7 +117,11 @@ def write_bundle(folder: Path, model: str, target: GpuTarget, kernels: tuple[Bun
         }
         text = json.dumps({**described, "digest": digest(described)}, indent=2, allow_nan=False)
         (folder / "bundle.json").write_text(text + "\n", encoding="utf-8")
-        (folder / "run.py").write_bytes(Path(bundle_runner.__file__).read_bytes())
+        (folder / "run.py").write_text(RUN, encoding="utf-8")
+        (folder / "runner").mkdir()
+        for source in resources.files("redfuser.artifact.runner").iterdir():
+            if source.name.endswith(".py"):
+                (folder / "runner" / source.name).write_bytes(source.read_bytes())
     except OSError as error:
         raise OutputError(f"cannot write the bundle to {str(folder)!r}: {error.strerror or error}") from error
 
@@ -100,8 +151,8 @@ def _write_program(folder: Path, kernel: BundledKernel, seed: int) -> dict[str, 
     ]
     cases = []
     for number, inputs in enumerate(islice(trial_inputs(kernel.program, seed), CASES)):
-        cases.append(_write_case(folder, f"{code.name}/case_{number}.npz", kernel.program, inputs))
-    head = {"name": code.name, "kind": kernel.kind, "bytes": kernel.moved_bytes}
+        cases.append(_write_case(folder, f"{code.name}/case_{number}.npz", kernel, inputs))
+    head = {"name": code.name, "kind": kernel.kind, "bytes": kernel.moved_bytes, "peer": encode(kernel.peer)}
     return {**head, "tensors": tensors, "kernels": steps, "cases": cases}
 
 
@@ -122,8 +173,9 @@ def _tensor(tensor: Tensor, role: str) -> dict[str, Any]:
     }
 
 
-def _write_case(folder: Path, file: str, program: TileProgram, inputs: Mapping[str, Array]) -> dict[str, Any]:
+def _write_case(folder: Path, file: str, kernel: BundledKernel, inputs: Mapping[str, Array]) -> dict[str, Any]:
     """The inputs as they lie in memory, and what the blocks that are interpreted should give."""
+    program = kernel.program
     blocks = chosen_blocks(program)
     exact, written = interpret_blocks(program, inputs, blocks, "float64")
     rounded, _ = interpret_blocks(program, inputs, blocks)
@@ -133,8 +185,7 @@ def _write_case(folder: Path, file: str, program: TileProgram, inputs: Mapping[s
         where, name = written[tensor.name], tensor.name
         near = _plain(rounded[name])
         stored |= {f"exact:{name}": exact[name], f"rounded:{name}": near, f"written:{name}": where}
-        rule = tensor.dtype if tensor.dtype in RULES else "bfloat16"
-        allowed[name] = compare(near[where], exact[name][where], near[where], rule).allowed_rmse
+        allowed[name] = compare(near[where], exact[name][where], near[where], kernel.rule(tensor)).allowed_rmse
     with (folder / file).open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **stored)
     return {"file": file, "allowed": allowed}

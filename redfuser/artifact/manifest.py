@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.errors import UsageError, VerificationError
-from redfuser.options import Numerics
+from redfuser.options import Fp32, Numerics
 from redfuser.records import RecordError, decode, encode, parse, to_text
 from redfuser.report.value import TargetInfo
 from redfuser.signature import DimRange, TensorSpec
@@ -37,6 +37,7 @@ class OptionsRecord:
     numerics: Numerics
     seed: int
     threads: int | None
+    fp32: Fp32 = "tf32"
 
 
 @dataclass(frozen=True)

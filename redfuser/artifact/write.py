@@ -125,6 +125,7 @@ def _manifest(compiled: CompiledModule, options: CompileOptions, folder: Path) -
             options.numerics,
             options.seed,
             options.threads,
+            options.fp32,
         ),
         options_digest=options.digest(),
         inputs=compiled.inputs,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from redfuser.bench.place import Place, place_of
 from redfuser.bench.result import SCHEMA, BenchResult, CaseResult, summarise
 from redfuser.bench.sides import OURS, UNFUSED, Side, module, onnx_runtime, torch_sides
 from redfuser.bench.timing import interleaved
-from redfuser.bench.workload import Argument, known_case
+from redfuser.bench.workload import Case, known_case
 from redfuser.driver import Analysis, analyze, compile_analysis
 from redfuser.errors import UsageError
 from redfuser.options import CompileOptions, Progress
@@ -35,16 +36,12 @@ class Subject:
     Args:
         name: of the case.
         path: the ONNX file.
-        torch: a name of :data:`redfuser.bench.torch_peers.PEERS`, or empty.
-        arguments: of the builder, some of which a peer takes.
-        whole: whether the graph is nothing but its cascades, so that their work is the graph's.
+        case: of the workload that the graph is; such a graph is nothing but its cascades, so their work is its own.
     """
 
     name: str
     path: Path
-    torch: str = ""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-    whole: bool = False
+    case: Case | None = None
 
 
 class Bench:
@@ -81,18 +78,19 @@ class Bench:
             )
             if peer is not None:
                 sides["onnxruntime"] = peer
-        if subject.torch:
-            sides |= self.peers(subject.torch, subject.arguments, feeds, absent)
+        if subject.case is not None:
+            sides |= self.peers(subject.case, feeds, absent)
         self.progress.stage(f"measure {subject.name}")
         times = self.times(sides)
-        flops, moved = work(compiled.report) if subject.whole else (0, 0)
+        flops, moved = work(compiled.report) if subject.case is not None else (0, 0)
         return summarise(subject.name, times, absent, flops, moved, self._floor(flops, moved, rates))
 
-    def peers(
-        self, name: str, arguments: Mapping[str, Argument], feeds: Mapping[str, Any], absent: dict[str, str]
-    ) -> dict[str, Side]:
+    def peers(self, case: Case, feeds: Mapping[str, Any], absent: dict[str, str]) -> dict[str, Side]:
         """PyTorch's sides of a workload that run; ``absent`` gets why the others don't."""
-        found = self._attempt("torch", absent, lambda: torch_sides(name, arguments, feeds, self.place)) or {}
+        if not case.torch:
+            return {}
+        make = partial(torch_sides, case.torch, case.arguments, feeds, self.place)
+        found = self._attempt("torch", absent, make) or {}
         return {side: run for side, run in found.items() if self._attempt(side, absent, run) is not None}
 
     def times(self, sides: Mapping[str, Side]) -> dict[str, list[float]]:
@@ -187,8 +185,8 @@ def time_artifact(
     sides = {OURS: module(folder / MODULE, model.inputs, feeds, place)}
     absent: dict[str, str] = {}
     case = known_case(model.manifest.model.sha256)
-    if case is not None and case.torch:
-        sides |= made.peers(case.torch, case.arguments, feeds, absent)
+    if case is not None:
+        sides |= made.peers(case, feeds, absent)
     progress.stage("measure")
     result = summarise(model.manifest.model.name, made.times(sides), absent)
     return collect(folder.name, options.target, place, None, (result,))

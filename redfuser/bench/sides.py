@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from redfuser.artifact.runner.torch_peers import sides
 from redfuser.bench.place import Place
-from redfuser.bench.torch_peers import PEERS
 from redfuser.bench.workload import Argument
 
 if TYPE_CHECKING:
@@ -71,21 +70,4 @@ def torch_sides(name: str, arguments: Mapping[str, Argument], feeds: Feeds, plac
     else:
         torch.set_float32_matmul_precision("high")  # TF32, as in the module
     tensors = [torch.from_numpy(value).to(place.torch) for value in feeds.values()]
-    sides: dict[str, Side] = {}
-    for side, function in PEERS[name].items():
-        taken = inspect.signature(function).parameters
-        extra = {key: value for key, value in arguments.items() if key in taken}
-        sides[side] = _call(function, tensors, extra)
-        if len(sides) == 1:
-            sides["torch.compile"] = _call(torch.compile(function), tensors, extra)
-    return sides
-
-
-def _call(function: Callable[..., Any], tensors: list[Any], extra: Mapping[str, Argument]) -> Side:
-    import torch
-
-    def run() -> object:
-        with torch.inference_mode():
-            return function(*tensors, **extra)
-
-    return run
+    return sides(name, tensors, arguments)

@@ -30,7 +30,7 @@ class Case:
         name: unique in its workload.
         builder: ``module.function`` below the package of model builders.
         arguments: what the builder is called with.
-        torch: the same in PyTorch, a name of :data:`redfuser.bench.torch_peers.PEERS`; empty if there is none.
+        torch: the same in PyTorch: a name in ``PEERS`` of :mod:`redfuser.artifact.runner.torch_peers`, or empty.
     """
 
     name: str

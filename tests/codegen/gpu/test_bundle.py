@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from redfuser.artifact import bundle_runner
-from redfuser.artifact.bundle import BundledKernel, capabilities, write_bundle
-from redfuser.artifact.bundle_runner import judge, values_of
-from redfuser.codegen.gpu import Builder
+from redfuser.artifact.bundle import BundledKernel, Peer, capabilities, write_bundle
+from redfuser.artifact.runner import driver
+from redfuser.artifact.runner.main import main, take_turns
+from redfuser.artifact.runner.numbers import judge, values_of
+from redfuser.artifact.runner.torch_peers import sides
+from redfuser.codegen.gpu import Builder, GpuProgram
+from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.errors import OutputError
 from tests.codegen.gpu.programs import Attention, gpu, program
 from tests.codegen.gpu.recording import Recorder
@@ -23,22 +29,26 @@ def bundle(builder: Builder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One attention, split over its keys, for an H800."""
     target, folder = gpu("h800"), tmp_path_factory.mktemp("bundle") / "out"
     tiled = program(Attention(heads=1, mask="bool").cascade(), "multi-segment", 2, {"threads": 128}, i=64, j=64)
-    kernel = BundledKernel("attention", 1000, tiled, builder.build(tiled, target))
+    peer = Peer("attention", ("q", "k", "v"), {"heads": 1})
+    kernel = BundledKernel("attention", 1000, tiled, builder.build(tiled, target), peer=peer)
     write_bundle(folder, "one.onnx", target, (kernel,), seed=0)
     return folder
 
 
 def test_the_script_needs_numpy_alone(bundle: Path, recorder: Recorder) -> None:
-    script = (bundle / "run.py").read_text()
-    imported = set(re.findall(r"^(?:import|from) (\w+)", script, re.MULTILINE))
-    assert imported == {"__future__", "argparse", "collections", "ctypes", "json", "numpy", "pathlib", "statistics",
-                        "sys", "time", "typing"}  # fmt: skip
+    sources = [path.read_text() for path in (bundle / "run.py", *(bundle / "runner").glob("*.py"))]
+    imported = {name for text in sources for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.MULTILINE)}
+    assert imported == {"__future__", "argparse", "collections.abc", "ctypes", "inspect", "json", "numpy", "pathlib",
+                        "statistics", "sys", "time", "typing", "runner.main", ".driver", ".numbers",
+                        ".torch_peers"}  # fmt: skip
     done = recorder.run(str(bundle / "run.py"), "--repeat", "2", "--json", str(bundle / "result.json"))
     # The recorder computes nothing, and the script notices: outputs were NaN before the launch and still are.
     assert done.code == 1 and "FAILED: attention_0" in done.output and "NaN or infinity" in done.output, done.output
     result = json.loads((bundle / "result.json").read_text())
     assert result["device"] == "Recorder 0" and result["capability"] == "9.0"
-    assert result["programs"]["attention_0"][0]["times_ms"] == [0.25, 0.25]
+    first, *others = result["programs"]["attention_0"]
+    assert first["times_ms"] == {"redfuser": [0.25, 0.25]} and not any(other["times_ms"] for other in others)
+    assert "torch" in first["absent"], "PyTorch here has no CUDA, or doesn't believe in the recorder"
 
 
 def test_launches_are_those_of_the_module(bundle: Path, recorder: Recorder) -> None:
@@ -81,10 +91,55 @@ def test_without_a_driver_the_script_says_so(
     def missing(_: str) -> None:
         raise OSError("not found")
 
-    monkeypatch.setattr(bundle_runner.ctypes, "CDLL", missing)
-    monkeypatch.setattr(bundle_runner, "__file__", str(bundle / "run.py"))
-    assert bundle_runner.main([]) == 2
+    monkeypatch.setattr(driver.ctypes, "CDLL", missing)
+    assert main(bundle, []) == 2
     assert "no NVIDIA driver" in capsys.readouterr().err
+
+
+def test_a_kernel_and_its_peers_take_turns() -> None:
+    order: list[str] = []
+
+    class Stopwatch:
+        def milliseconds(self, launch: Callable[[], object], repeat: int) -> list[float]:
+            launch()
+            return [1.0] * repeat
+
+    runs = {name: partial(order.append, name) for name in ("redfuser", "torch")}
+    times = take_turns(cast(driver.Device, Stopwatch()), runs, 7)
+    assert {side: len(taken) for side, taken in times.items()} == {"redfuser": 7, "torch": 7}
+    assert order == ["redfuser", "torch"] * 5
+
+
+def test_every_peer_computes_what_its_workload_does() -> None:
+    torch = pytest.importorskip("torch")
+    for name, expected in {
+        "attention": {"torch", "torch sdpa", "torch.compile"},
+        "softmax": {"torch", "torch.compile"},
+    }.items():
+        tensors = [torch.randn(1, 2, 8, 16) for _ in range(3 if name == "attention" else 1)]
+        found = sides(name, tensors, {"heads": 2})
+        assert found.keys() == expected
+        results = [found[side]() for side in ("torch", "torch sdpa") if side in found]
+        assert all(torch.allclose(results[0], other, atol=1e-5) for other in results)
+
+
+def test_a_case_of_a_workload_makes_a_bundle_with_its_peer(
+    recorder: Recorder, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    made = recorder.redfuser("bench", "moments", "--case", "variance", "--target", "h800", "--export", out, "-q")
+    assert made.code == 0 and f"wrote {out}" in made.output, made.output
+    (described,) = json.loads((out / "bundle.json").read_text())["programs"]
+    assert described["peer"] == {"arguments": {"rows": 4096, "width": 4096}, "inputs": ["x0"], "name": "variance"}
+    done = recorder.run(str(out / "run.py"), "--repeat", "1", "--no-torch")
+    assert done.code == 1 and "FAILED" in done.output and len(done.of("launch")) == 3 + 3 + 1, done.output
+
+
+def test_products_of_float32_are_allowed_what_tf32_rounds(bundle: Path) -> None:
+    tiled = program(Attention(dtype="float32", heads=1).cascade(), i=64, j=64)
+    code = GpuProgram("attention", tiled.inputs, tiled.outputs, (), ())
+    assert BundledKernel("attention", 0, tiled, code, tf32=True).rule(tiled.outputs[0]) == "tf32"
+    assert BundledKernel("attention", 0, tiled, code).rule(tiled.outputs[0]) == "float32"
 
 
 def test_right_and_wrong_are_told_apart() -> None:

@@ -1,28 +1,11 @@
-"""Runs a bundle of GPU kernels on the machine that has the GPU: correct against float64, and how fast.
-
-This file is the bundle's ``run.py``. It needs Python, NumPy and the NVIDIA driver, and nothing else:
-
-    python run.py [--device N] [--repeat N] [--json FILE]
-
-Every kernel runs on several sets of inputs; its outputs are held against values computed in float64, where an error
-is allowed that the kernel's own precision explains. Times are medians of single launches between events.
-"""
+"""The NVIDIA driver through its C functions: device memory, kernels, times."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
-import statistics
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-
-Array = np.ndarray[Any, Any]
 
 MAJOR, MINOR, SHARED_OPT_IN, CLUSTER = 75, 76, 8, 4
 WARM_UP = 3
@@ -184,109 +167,3 @@ class Program:
             *codes,
         )
         return encoded
-
-
-def values_of(raw: bytes, tensor: Mapping[str, Any]) -> Array:
-    """Device memory as numbers that NumPy has."""
-    if tensor["table"] is not None:
-        table = np.array([np.nan if value is None else value for value in tensor["table"]], np.float64)
-        return table[np.frombuffer(raw, np.uint8)].reshape(tensor["shape"])
-    if tensor["dtype"] == "bfloat16":
-        bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32).reshape(tensor["shape"])
-    return np.frombuffer(raw, tensor["dtype"]).reshape(tensor["shape"])
-
-
-def judge(got: Array, exact: Array, rounded: Array, where: Array, allowed: float) -> tuple[float, str]:
-    """Root mean square error on the elements that were computed in float64, and what is wrong; empty if nothing.
-
-    Args:
-        rounded: the same in the kernel's own precision, whose infinities are as right as float64's.
-        allowed: error.
-    """
-    values, wanted, other = (array[where].astype(np.float64) for array in (got, exact, rounded))
-    if exact.dtype.kind in "biu":
-        wrong = int(((values != wanted) & (values != other)).sum())
-        return 0.0, f"{wrong} of {values.size} elements differ" if wrong else ""
-    finite = np.isfinite(values) & np.isfinite(wanted)
-    rmse = float(np.sqrt(np.mean(np.square(values[finite] - wanted[finite])))) if finite.any() else 0.0
-    same = (~np.isfinite(values) & (values == wanted)) | (np.isnan(values) & np.isnan(wanted)) | finite
-    same |= (values == other) | (np.isnan(values) & np.isnan(other))
-    if not same.all():
-        return rmse, f"NaN or infinity in the wrong place in {int((~same).sum())} of {same.size} elements"
-    return rmse, "" if rmse <= allowed else f"the error is larger than {allowed:.2e}"
-
-
-def run_case(device: Device, program: Program, folder: Path, case: Mapping[str, Any], repeat: int) -> dict[str, Any]:
-    """Check one set of inputs, and time it if ``repeat`` isn't 0."""
-    stored = np.load(folder / case["file"], allow_pickle=False)
-    addresses = {}
-    for tensor in program.tensors:
-        content = (
-            stored[f"input:{tensor['name']}"].tobytes() if tensor["role"] == "input" else b"\xff" * tensor["bytes"]
-        )
-        addresses[tensor["name"]] = device.upload(content)
-    program.launch(addresses)
-    device.call("cuCtxSynchronize")
-    worst, problems = 0.0, []
-    for tensor in program.tensors:
-        name = tensor["name"]
-        if tensor["role"] != "output":
-            continue
-        got = values_of(device.download(addresses[name], tensor["bytes"]), tensor)
-        exact, rounded, written = (stored[f"{part}:{name}"] for part in ("exact", "rounded", "written"))
-        rmse, problem = judge(got, exact, rounded, written, case["allowed"][name])
-        worst = max(worst, rmse)
-        problems += [f"{name}: {problem}"] if problem else []
-    times = device.milliseconds(lambda: program.launch(addresses), repeat) if repeat else []
-    device.free(tuple(addresses.values()))
-    return {"case": case["file"], "rmse": worst, "problems": problems, "times_ms": times}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything; 0 if all results are right, 1 if one isn't, 2 if nothing could be run."""
-    parser = argparse.ArgumentParser(description="Check and time the GPU kernels of this bundle.")
-    parser.add_argument("--device", type=int, default=0, help="number of the GPU")
-    parser.add_argument("--repeat", type=int, default=50, help="launches to time; 0 for none")
-    parser.add_argument("--json", type=Path, help="also write the results there")
-    chosen = parser.parse_args(arguments)
-    folder = Path(__file__).resolve().parent
-    bundle = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
-    try:
-        device = Device(chosen.device)
-        found = device.describe()
-        if found["capability"] not in bundle["capabilities"]:
-            raise CudaError(f"the kernels are for {bundle['arch']}; {found['device']} has {found['capability']}")
-        print(f"{bundle['model']} for {bundle['target']}, on {found['device']} ({found['driver']})")
-        results = {
-            described["name"]: run_program(device, described, folder, chosen.repeat) for described in bundle["programs"]
-        }
-    except CudaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if chosen.json is not None:
-        date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        written = {"schema": "redfuser.bundle-result/1", "bundle": bundle["digest"], **found, "date": date}
-        chosen.json.write_text(json.dumps({**written, "programs": results}, indent=2) + "\n", encoding="utf-8")
-    failed = [name for name, cases in results.items() if any(case["problems"] for case in cases)]
-    print(f"FAILED: {', '.join(failed)}" if failed else f"PASSED: {len(results)} kernels")
-    return 1 if failed else 0
-
-
-def run_program(device: Device, described: Mapping[str, Any], folder: Path, repeat: int) -> list[dict[str, Any]]:
-    """All cases of a program, the first one timed; prints a line."""
-    program = Program(device, described, folder)
-    cases = described["cases"]
-    results = [run_case(device, program, folder, case, 0 if n else repeat) for n, case in enumerate(cases)]
-    times = results[0]["times_ms"]
-    median = statistics.median(times) if times else 0.0
-    rate = described["bytes"] / (median * 1e6) if median else 0.0
-    speed = f"  {median * 1e3:9.2f} us  {rate:7.1f} GB/s" if times else ""
-    problems = [problem for result in results for problem in result["problems"]]
-    rmse = max(result["rmse"] for result in results)
-    print(f"{described['name']:20} {described['kind']:12} rmse {rmse:.2e}{speed}  {'; '.join(problems) or 'right'}")
-    return results
-
-
-if __name__ == "__main__":
-    sys.exit(main())

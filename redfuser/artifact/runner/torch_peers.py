@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Peer = Callable[..., Any]
@@ -101,3 +102,33 @@ PEERS: Mapping[str, Mapping[str, Peer]] = {
     "layer_norm": {"torch": layer_norm},
     "logsumexp": {"torch": logsumexp},
 }
+
+
+def sides(name: str, tensors: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
+    """What there is of a workload, as functions of nothing: each function, and the first one compiled.
+
+    Args:
+        name: one of :data:`PEERS`.
+        tensors: PyTorch's, in the order of the graph's inputs.
+        arguments: of the workload, some of which a function takes.
+    """
+    import torch
+
+    found: dict[str, Callable[[], object]] = {}
+    for side, function in PEERS[name].items():
+        taken = inspect.signature(function).parameters
+        extra = {key: value for key, value in arguments.items() if key in taken}
+        found[side] = _call(function, tensors, extra)
+        if len(found) == 1:
+            found["torch.compile"] = _call(torch.compile(function), tensors, extra)
+    return found
+
+
+def _call(function: Peer, tensors: Sequence[Any], extra: Mapping[str, Any]) -> Callable[[], object]:
+    import torch
+
+    def run() -> object:
+        with torch.inference_mode():
+            return function(*tensors, **extra)
+
+    return run
