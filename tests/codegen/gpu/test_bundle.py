@@ -123,6 +123,7 @@ def test_every_peer_computes_what_its_workload_does() -> None:
         assert all(torch.allclose(results[0], other, atol=1e-5) for other in results)
 
 
+@pytest.mark.slow
 def test_a_case_of_a_workload_makes_a_bundle_with_its_peer(
     recorder: Recorder, toolchain: Toolchain, tmp_path: Path
 ) -> None:

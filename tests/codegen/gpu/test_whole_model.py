@@ -108,6 +108,7 @@ def test_an_artifact_is_timed_on_the_device(artifact: Path, recorder: Recorder) 
     assert case["name"] == MODEL.name and case["sides"][0]["median_us"] > 0
 
 
+@pytest.mark.slow
 def test_a_case_is_timed_fused_and_unfused_on_the_device(recorder: Recorder, toolchain: Toolchain) -> None:
     options = ("--case", "variance", "--target", "h800", "--rounds", "1", "--format", "json", "-q")
     done = recorder.redfuser("bench", "moments", *options)
