@@ -20,6 +20,10 @@ from redfuser.tile.strategies.common import streams
 ELEMENTS, MOST_ELEMENTS = 16, 32
 #: Tile of the streamed axis for vectors, and the shortest segment worth a block of its own.
 VECTOR_TILE, SHORTEST_SEGMENT = 64, 256
+#: Threads of a warp, and elements that a thread loads at once.
+WARP, VECTOR = 32, 4
+#: Candidates that one block merges, from the lists of all segments.
+MOST_CANDIDATES = 2048
 #: Row and stream tiles, threads and pipeline stages of matrix products, the fastest first.
 HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), (64, 64, 128, 2), (64, 64, 128, 1))
 AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 2), (64, 32, 128, 1), (32, 32, 64, 1), (16, 32, 32, 1))
@@ -51,7 +55,9 @@ def _segments(cascade: Cascade, incremental: bool, blocks: int, target: GpuTarge
     along = any(cascade.axis in output.axes for output in cascade.outputs)
     if not incremental or along or blocks >= target.multiprocessors:
         return 1
-    return max(min(2 * target.multiprocessors // max(blocks, 1), cascade.axis.extent // SHORTEST_SEGMENT), 1)
+    longest = power_of_two(max((r.rank.extent for r in cascade.reductions if r.rank is not None), default=1))
+    most = min(cascade.axis.extent // SHORTEST_SEGMENT, MOST_CANDIDATES // longest)
+    return max(min(2 * target.multiprocessors // max(blocks, 1), most), 1)
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ class _Rows:
         length = power_of_two(self.cascade.axis.extent)
         values = self._values()
         whole = next((n for n in (128, 256, 512, 1024) if length * values <= n * ELEMENTS), 1024)
+        whole = WARP if self._suits_a_warp(length * values) else whole
         streamed = list(self._streamed())
         if length * values > 1024 * MOST_ELEMENTS:
             yield from streamed
@@ -115,6 +122,14 @@ class _Rows:
         resident = [self._schedule("resident", self._tile(length * values, whole), self.cascade.axis.extent, whole)]
         several = streamed and streamed[0].segments > 1
         yield from (*streamed, *resident) if several else (*resident, *streamed)
+
+    def _suits_a_warp(self, length: int) -> bool:
+        """Whether rounds of a selection, each a reduction, are worth a block of one warp: nothing to wait for in them.
+
+        Shorter rows lie within a warp anyway.
+        """
+        lists = any(reduction.rank is not None for reduction in self.cascade.reductions)
+        return lists and WARP * VECTOR < length <= WARP * MOST_ELEMENTS
 
     def _values(self) -> int:
         """Numbers for each point of the shared axis: the widest value of a reduction or product."""

@@ -1,0 +1,40 @@
+"""Untuned schedules: what is tried first for selections."""
+
+from __future__ import annotations
+
+import pytest
+
+from redfuser.algebra import derive
+from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu.schedule import MOST_CANDIDATES, candidates
+from redfuser.tile import Schedule
+from tests.codegen.gpu.programs import gpu, softmax
+from tests.selections import routing, selection
+
+
+def first(cascade: Cascade) -> Schedule:
+    return candidates(cascade, derive(cascade), gpu("h800"))[0]
+
+
+@pytest.mark.parametrize(
+    ("cascade", "rows", "threads"),
+    [
+        (routing(2048, 64, 6), 8, 128),
+        (routing(2048, 128, 8), 8, 128),
+        (routing(2048, 160, 6), 2, 32),
+        (routing(2048, 256, 8), 2, 32),
+        (softmax(2048, 256, "float32"), 8, 128),
+    ],
+    ids=str,
+)
+def test_rows_of_a_selection_lie_within_a_warp(cascade: Cascade, rows: int, threads: int) -> None:
+    schedule = first(cascade)
+    assert schedule.strategy == "resident"
+    assert (dict(schedule.tiles)["i"], dict(schedule.options)["threads"]) == (rows, threads)
+
+
+@pytest.mark.parametrize("places", [2, 50, 200])
+def test_lists_of_segments_fit_one_block(places: int) -> None:
+    schedule = first(selection(1, 128 * 1024, places, "float32"))
+    assert schedule.strategy == "multi-segment"
+    assert schedule.segments > 1 and schedule.segments * places <= MOST_CANDIDATES
