@@ -59,6 +59,16 @@ class CpuTarget:
         return self.vector_bits // 32
 
     @property
+    def multiplies_bytes(self) -> bool:
+        """Whether there are vectors of sums of products of bytes (AVX-512 VNNI)."""
+        return self.vector_bits >= 512 and "avx512vnni" in self.features
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether there are tiles for products of bytes too (AMX)."""
+        return self.multiplies_bytes and {"amx-tile", "amx-int8"} <= set(self.features)
+
+    @property
     def gflops(self) -> float:
         """Nominal float32 peak of all cores: two fused multiply-adds a cycle and core."""
         return self.cores * self.clock_ghz * 2 * 2 * self.lanes

@@ -45,7 +45,7 @@ def interpret_blocks(
     blocks: Collection[int] | None,
     dtype: str | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Run some blocks of the last phase, and of the phases before it those with the same coordinates.
+    """Run some blocks of the last phase, and of the phases before it those that share points with them.
 
     Args:
         blocks: positions in the last phase's grid, row-major; ``None`` for all.
@@ -89,16 +89,27 @@ def _starts(phase: Phase) -> Iterator[dict[Axis, int]]:
         yield {tile.axis: number * tile.size for tile, number in zip(phase.grid, position, strict=True)}
 
 
-def _coordinates(phase: Phase, blocks: Collection[int]) -> list[dict[Axis, int]]:
-    return [starts for number, starts in enumerate(_starts(phase)) if number in blocks]
-
-
-def _blocks(phase: Phase, wanted: list[dict[Axis, int]] | None) -> Iterator[dict[Axis, range]]:
-    """The ranges of each block to run: those that agree with a wanted one on the axes they share."""
+def _ranges(phase: Phase) -> Iterator[dict[Axis, range]]:
+    """The points of each block."""
+    sizes = {tile.axis: tile.size for tile in phase.grid}
     for starts in _starts(phase):
-        if wanted is None or any(all(starts.get(a, n) == n for a, n in one.items()) for one in wanted):
-            sizes = {tile.axis: tile.size for tile in phase.grid}
-            yield {a: range(n, min(n + sizes[a], a.extent)) for a, n in starts.items()}
+        yield {a: range(n, min(n + sizes[a], a.extent)) for a, n in starts.items()}
+
+
+def _coordinates(phase: Phase, blocks: Collection[int]) -> list[dict[Axis, range]]:
+    return [ranges for number, ranges in enumerate(_ranges(phase)) if number in blocks]
+
+
+def _blocks(phase: Phase, wanted: list[dict[Axis, range]] | None) -> Iterator[dict[Axis, range]]:
+    """The ranges of each block to run: those that overlap a wanted one on the axes they share."""
+    for ranges in _ranges(phase):
+        if wanted is None or any(_overlap(ranges, one) for one in wanted):
+            yield ranges
+
+
+def _overlap(some: Mapping[Axis, range], others: Mapping[Axis, range]) -> bool:
+    pairs = [(span, others[a]) for a, span in some.items() if a in others]
+    return all(a.start < b.stop and b.start < a.stop for a, b in pairs)
 
 
 def _local(coordinate: Axis) -> Axis:

@@ -14,6 +14,7 @@ from redfuser.indexing import linear
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.products import split_product
+from redfuser.tile.strategies.apart import APART, Factors, find_factors
 from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.hidden import NOTHING, Hidden, find_hidden
 from redfuser.tile.strategies.skipping import SKIP_HIDDEN
@@ -26,6 +27,8 @@ STREAM_TILE, ROW_CHUNK = 64, 1024
 BLOCKS_PER_CORE, SHORTEST_SEGMENT = 2, 256
 #: Rows that must share what the axis holds before looking at it first is worth while.
 FEWEST_ROWS = 16
+#: Rows and columns of a block of a product of bytes.
+BYTE_ROW_TILES, COLUMN_TILE = (256, 128, 64, 32, 16), 64
 #: Most points of a symbolic axis that are streamed at once.
 SYMBOLIC_CHUNK = 256
 FLOAT_BYTES = 4
@@ -51,6 +54,9 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
     hidden = find_hidden(cascade, derivation) if products and streams(cascade, derivation) else NOTHING
     if dims_in(cascade):
         return _symbolic(cascade, _choose(at_largest(cascade), at_largest(derivation), target, hidden))
+    factors = find_factors(cascade) if target.multiplies_bytes else None
+    if factors is not None and _columns(factors) >= COLUMN_TILE // 4:
+        return _bytes(cascade, factors, target)
     return _choose(cascade, derivation, target, hidden)
 
 
@@ -70,6 +76,27 @@ def _symbolic(cascade: Cascade, choice: Choice) -> Choice:
         if schedule.segments > 1:
             schedule = replace(schedule, strategy="single-segment", segments=1)
     return replace(choice, schedule=replace(schedule, tiles=tuple(tiles.items())))
+
+
+def _columns(factors: Factors) -> int:
+    """Columns of a product of bytes; 0 where there is no single axis of them."""
+    own = [a for a in factors.reduction.axes if a in axes_of(factors.right)]
+    return own[0].extent if len(own) == 1 else 0
+
+
+def _bytes(cascade: Cascade, factors: Factors, target: CpuTarget) -> Choice:
+    """Row blocks as large as fit half the second-level cache and leave every core some; a few panels of columns."""
+    column = next(a for a in factors.reduction.axes if a in axes_of(factors.right))
+    row = max((a for a in factors.reduction.axes if a != column), key=lambda a: a.extent)
+    width = next((n for n in range(COLUMN_TILE, 0, -16) if column.extent % n == 0), min(COLUMN_TILE, 16))
+    fits = [n for n in BYTE_ROW_TILES if 2 * n * cascade.axis.extent <= target.l2_kb * 1024] or [BYTE_ROW_TILES[-1]]
+    panels = -(-column.extent // width)
+    enough = [n for n in fits if -(-row.extent // n) * panels >= BLOCKS_PER_CORE * target.cores]
+    height = (enough or fits[-1:])[0]
+    tiles = ((row.name, min(height, row.extent)), (column.name, width))
+    along = (cascade.axis.name, max(min(ROW_CHUNK, cascade.axis.extent), 1))
+    chosen = Schedule("resident", (*tiles, along), 1, cascade.axis.name, ((APART, 1),))
+    return Choice(chosen, f"rows first, as bytes; then {height} of them against {width} columns at a time")
 
 
 def has_products(cascade: Cascade) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade, Output, Reduction
-from redfuser.expr import Axis, Const, Expr, Tensor, axes_of, axis, index, load, loads, number, op
+from redfuser.expr import Axis, Const, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op
 from redfuser.tile import Schedule, TileProgram, build, verify
 from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 
@@ -202,3 +202,16 @@ class Rows:
         n = self.reduction("n", "min", y)
         u = self.reduction("u", "sum", op("exp", op("sub", n.value, y)))
         return self.cascade("other_0", (m, t, n, u), op("div", t.value, u.value), op("sub", m.value, n.value))
+
+
+def quantised_product(rows: int, depth: int, columns: int) -> Cascade:
+    """``y = Σ_l int8(x/s)·w · s``, with s a row's largest magnitude over 127."""
+    i, j, k = axis("i", rows), axis("j", columns), axis("l", depth)
+    x, w = tensor("x", i, k), tensor("w", k, j, dtype="int8")
+    m = Reduction(tensor("m", i), "max", (i,), k, op("abs", load(x, i, k)))
+    scale = op("div", m.value, value(127))
+    whole = op("select", op("eq", m.value, value(0)), value(0), op("round", op("div", load(x, i, k), scale)))
+    factors = cast(cast(cast(whole, "int32"), "int8"), "int32"), cast(load(w, k, j), "int32")
+    total = Reduction(tensor("t", i, j, dtype="int32"), "sum", (i, j), k, op("mul", *factors))
+    outputs = (keep("y", op("mul", cast(total.value, F32), scale), (i, j)),)
+    return Cascade("quantised", (i,), k, (x, w), (), (m, total), outputs)

@@ -56,7 +56,8 @@ class CpuBackend:
 
     def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
         """One library of LLVM machine code."""
-        from redfuser.codegen.cpu.module import Replacement, assemble
+        from redfuser.codegen.cpu.module import assemble
+        from redfuser.codegen.cpu.packed import Packed
 
-        replacements = [Replacement(p.kernel.code, p.kernel.program.name, p.inputs, p.outputs) for p in placements]
-        return assemble(module, replacements, self.target)
+        packed = Packed(self.target)
+        return assemble(module, [packed.replacement(placement) for placement in placements], self.target)

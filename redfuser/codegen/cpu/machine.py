@@ -17,12 +17,16 @@ class Machine:
         registers: how many there are.
         cache_bytes: second-level cache of one core.
         vectors: width of a register tile in registers.
+        multiplies_bytes: whether it has VNNI.
+        has_tiles: whether it has AMX besides.
     """
 
     vector_bits: int
     registers: int
     cache_bytes: int
     vectors: int
+    multiplies_bytes: bool = False
+    has_tiles: bool = False
 
     @staticmethod
     def of(target: CpuTarget, schedule: Schedule | None = None) -> Machine:
@@ -35,7 +39,8 @@ class Machine:
         registers = 32 if target.vector_bits >= 512 else 16
         options = dict(schedule.options) if schedule is not None else {}
         vectors = options.get("vectors", widest_tile(registers))
-        return Machine(target.vector_bits, registers, target.l2_kb * 1024, vectors)
+        cache = target.l2_kb * 1024
+        return Machine(target.vector_bits, registers, cache, vectors, target.multiplies_bytes, target.has_tiles)
 
     @property
     def lanes(self) -> int:

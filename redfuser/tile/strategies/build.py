@@ -8,6 +8,7 @@ from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.reason import Reason
 from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.strategies.apart import APART, build_apart
 from redfuser.tile.strategies.common import StrategyError, streams
 from redfuser.tile.strategies.multi_segment import build_multi_segment
 from redfuser.tile.strategies.resident import build_resident
@@ -40,5 +41,7 @@ def build(cascade: Cascade, derivation: Derivation, schedule: Schedule, name: st
     if schedule.strategy != "resident" and not streams(cascade, derivation):
         text = f"{schedule.strategy} needs an incremental form and an element to start from"
         raise StrategyError(derivation.obstacle or Reason("not-incremental", text, str(cascade.axis.extent)))
-    program = _BUILDERS[schedule.strategy](cascade, derivation, schedule)
+    apart = schedule.strategy == "resident" and dict(schedule.options).get(APART)
+    builder = build_apart if apart else _BUILDERS[schedule.strategy]
+    program = builder(cascade, derivation, schedule)
     return replace(program, name=name or cascade.name)

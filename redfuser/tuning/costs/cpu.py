@@ -10,8 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
+from redfuser.codegen.cpu.bytes.panels import QUAD
+from redfuser.codegen.cpu.bytes.products import take_out
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
-from redfuser.codegen.cpu.lowering.nests import Nest, Product, Transpose, make_nest, merge_products, operands_of
+from redfuser.codegen.cpu.lowering.nests import (
+    BlockProduct,
+    Nest,
+    Product,
+    Transpose,
+    make_nest,
+    merge_products,
+    operands_of,
+)
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.staging import Staging
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
@@ -31,6 +41,8 @@ IN_EXPONENTIALS = {"exp": 1.0, "exp2": 0.9, "div": 0.4, "sqrt": 0.5, "rsqrt": 0.
 IN_FLIGHT, SETS = 8, 4
 #: A point that is transposed on its way, in vector additions: usually, and where its rows lie a page or more apart.
 TRANSPOSED, TRANSPOSED_ACROSS_PAGES, PAGE_BYTES = 0.25, 4.0, 4096
+#: Products of bytes in the time of one of float32, in tiles.
+TILE_PRODUCTS = 32
 #: What skipping leaves of a stream under a causal mask.
 LEFT_BY_SKIPPING = 0.55
 
@@ -50,6 +62,7 @@ class CpuModel:
     def cost(self, program: TileProgram) -> Cost:
         """The modelled cost of one execution, its phases added up."""
         machine = Machine.of(self.target, program.schedule)
+        program = take_out(program) if machine.multiplies_bytes else program
         blocks = [_Block(phase, program.schedule, machine, self.rates) for phase in program.phases]
         parts = [self._phase(block) for block in blocks]
         return Cost(
@@ -104,7 +117,7 @@ class _Visit:
         """Every axis it runs over, the one that is folded too."""
         leaf = self.nest.leaf
         axes = leaf.axes if isinstance(leaf, Store | Prefetch) else leaf.target.axes
-        return (*axes, leaf.over) if isinstance(leaf, Reduce | Product) else axes
+        return (*axes, leaf.over) if isinstance(leaf, Reduce | Product | BlockProduct) else axes
 
     def vectors(self, lanes: int) -> float:
         """Vector instructions that touch every point once."""
@@ -138,7 +151,7 @@ class _Block:
                 yield from self._visit(leaf.body, {**tiles, leaf.axis: tile}, times * length / tile)
                 continue
             axes = leaf.axes if isinstance(leaf, Store | Prefetch) else leaf.target.axes
-            space = (*axes, leaf.over) if isinstance(leaf, Reduce | Product) else axes
+            space = (*axes, leaf.over) if isinstance(leaf, Reduce | Product | BlockProduct) else axes
             strides = Strides(self.layouts, {a: tiles.get(a, a.extent) for a in space})
             yield _Visit(make_nest(leaf, strides, self.lanes), strides, times)
 
@@ -160,6 +173,9 @@ class _Block:
         if isinstance(leaf, Product):
             around = prod(visit.sizes[a] for a in leaf.target.axes) / lanes * self._value_ns(leaf.finish)
             return visit.vectors(lanes) * self._multiply_add_ns(visit) + around
+        if isinstance(leaf, BlockProduct):
+            products = prod(visit.sizes[a] for a in visit.axes) / lanes
+            return products * self.rates.multiply_add_ns / (TILE_PRODUCTS if self.machine.has_tiles else QUAD)
         if isinstance(leaf, Transpose):
             return prod(visit.sizes[a] for a in visit.axes) * _transposed(leaf, visit) * self.rates.simple_ns
         instructions = visit.vectors(lanes)
@@ -194,7 +210,7 @@ class _Block:
             return 0.0
         total = 0.0
         for visit in self.visits:
-            if not isinstance(visit.nest.leaf, Product | Prefetch):
+            if not isinstance(visit.nest.leaf, Product | BlockProduct | Prefetch):
                 nodes = [n for part in operands_of(visit.nest.leaf) for n in value_loads(part)]
                 inner = [n for n in nodes if n.tensor in self.layouts]
                 total += visit.times * sum(

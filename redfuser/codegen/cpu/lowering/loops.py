@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.leaves import Leaves
-from redfuser.codegen.cpu.lowering.nests import Nest, Product, Transpose
+from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, Product, Transpose
 from redfuser.codegen.cpu.lowering.products import Products
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.lowering.storage import Layout
@@ -20,10 +21,14 @@ class Loops:
         leaves: the writer of the innermost statements.
         layouts: on-chip buffers, whose axes say what depends on what.
         machine: gives the size of blocks.
+        bytes_: the writer of products of bytes, where there are any.
     """
 
-    def __init__(self, leaves: Leaves, layouts: dict[Tensor, Layout], machine: Machine) -> None:
+    def __init__(
+        self, leaves: Leaves, layouts: dict[Tensor, Layout], machine: Machine, bytes_: ByteProducts | None = None
+    ) -> None:
         self.leaves = leaves
+        self.bytes_ = bytes_
         self.products = Products(leaves)
         self.builder = leaves.builder
         self.layouts = layouts
@@ -37,12 +42,19 @@ class Loops:
             rest = rest[len(run) :]
             if run[0].loops:
                 self._loop(run, region)
+            elif isinstance(run[0].leaf, BlockProduct):
+                self._block(run[0].leaf, region)
             elif isinstance(run[0].leaf, Product):
                 self.products.write(run[0], region)
             elif isinstance(run[0].leaf, Transpose):
                 self.leaves.transpose(run[0], region)
             else:
                 self.leaves.write(run, region)
+
+    def _block(self, product: BlockProduct, region: Region) -> None:
+        assert self.bytes_ is not None
+        tensor = product.target.tensor
+        self.bytes_.write(product, region, self.leaves.access.arrays[tensor], self.layouts[tensor].strides[product.row])
 
     def _run(self, nests: Sequence[Nest], region: Region) -> list[Nest]:
         """The longest leading part that one loop, or one group of leaves, can hold."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from redfuser.codegen.cpu.bytes.panels import Panels
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, number, substitute
@@ -45,7 +46,29 @@ class Product:
     dots: bool = False
 
 
-Leaf = Map | Reduce | Store | Transpose | Product | Prefetch
+@dataclass(frozen=True)
+class BlockProduct:
+    """``target = Σ left · right``, bytes summed in int32 over all there is: a block at once, with its own loops.
+
+    Args:
+        left: rows of bytes in memory, adjacent along the sum.
+        right: a matrix of bytes in memory, read packed.
+        row: the widest axis that ``left`` alone has.
+        column: the axis that ``right`` alone has.
+        over: the axis summed.
+        panels: how ``right`` is packed.
+    """
+
+    target: Buffer
+    left: Load
+    right: Load
+    row: Axis
+    column: Axis
+    over: Axis
+    panels: Panels
+
+
+Leaf = Map | Reduce | Store | Transpose | Product | Prefetch | BlockProduct
 
 
 @dataclass(frozen=True)
@@ -91,6 +114,8 @@ def operands_of(leaf: Leaf) -> tuple[Expr, ...]:
         return ()
     if isinstance(leaf, Product):
         return leaf.left, leaf.right, leaf.initial, leaf.finish
+    if isinstance(leaf, BlockProduct):
+        return leaf.left, leaf.right
     return (leaf.value,)
 
 
@@ -132,6 +157,8 @@ def make_nest(leaf: Leaf, strides: Strides, lanes: Axis | None) -> Nest:
     def wide(axes: Sequence[Axis]) -> tuple[Axis, ...]:
         return tuple(a for a in axes if sizes[a] > 1)
 
+    if isinstance(leaf, BlockProduct):
+        return Nest(leaf, (), None)
     if isinstance(leaf, Store):
         return Nest(leaf, wide(leaf.axes), store_vector(leaf, strides))
     if isinstance(leaf, Prefetch):

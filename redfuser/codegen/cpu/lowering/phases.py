@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from redfuser.binding import dims_in
+from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.loops import Loops
@@ -50,6 +51,7 @@ class PhaseWriter:
         builder: where statements go.
         machine: what the target can do.
         arrays: tensors in memory.
+        bytes_: writes products of bytes, if there are any.
     """
 
     phase: Phase
@@ -57,6 +59,7 @@ class PhaseWriter:
     builder: Builder
     machine: Machine
     arrays: Mapping[Tensor, Array]
+    bytes_: ByteProducts | None = None
 
     def write(self) -> None:
         """The parallel loop over the grid, with a copy of the body for every kind of tile."""
@@ -78,7 +81,8 @@ class PhaseWriter:
             arrays = {**self.arrays, **self._allocate()}
             translator = Translator(self.builder, self.machine, Access(self.builder, self.layouts, arrays))
             self.translator = translator
-            self.loops = Loops(Leaves(self.builder, translator, self.machine.lanes), self.layouts, self.machine)
+            leaves = Leaves(self.builder, translator, self.machine.lanes)
+            self.loops = Loops(leaves, self.layouts, self.machine, self.bytes_)
             numbers: dict[Tile, Expr] = {}
             for place, tile in enumerate(grid):
                 inside = _product(counts[inner] for inner in grid[place + 1 :])

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from redfuser.codegen.cpu.lowering.nests import FEW, Transpose, dots, make_nest, store_vector, transposing_axis
+from redfuser.codegen.cpu.bytes.panels import ROWS
+from redfuser.codegen.cpu.lowering.nests import (
+    FEW,
+    BlockProduct,
+    Transpose,
+    dots,
+    make_nest,
+    store_vector,
+    transposing_axis,
+)
 from redfuser.codegen.cpu.lowering.storage import Layout, lay_out
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
 from redfuser.codegen.cpu.machine import Machine
@@ -67,6 +76,9 @@ class Staging:
 
     def _statement(self, statement: Statement) -> tuple[list[Map], Statement]:
         strides = self._strides(statement)
+        if isinstance(statement, BlockProduct):
+            self._make_room(statement)
+            return [], statement
         if isinstance(statement, Contract):
             return self._contract(statement, strides)
         if isinstance(statement, Store):
@@ -77,6 +89,14 @@ class Staging:
             maps, value = self._across(statement.value, vector, strides)
             return maps, replace(statement, value=value)
         return [], statement
+
+    def _make_room(self, product: BlockProduct) -> None:
+        """Columns along the lanes, and whole tiles of rows."""
+        target = product.target
+        layout = lay_out(target, product.column, self.machine)
+        rows = target.tensor.shape[target.axes.index(product.row)]
+        size = layout.size // rows * (-(-rows // ROWS) * ROWS)
+        self.layouts[target.tensor] = replace(layout, size=size)
 
     def _store(self, statement: Store, strides: Strides) -> tuple[list[Map], Statement]:
         vector = store_vector(statement, strides)
@@ -171,7 +191,7 @@ def _axes(statement: Statement) -> tuple[Axis, ...]:
         return statement.axes
     if isinstance(statement, Reduce | Contract):
         return (*statement.target.axes, statement.over)
-    return statement.target.axes if isinstance(statement, Map | Fill) else ()
+    return statement.target.axes if isinstance(statement, Map | Fill | BlockProduct) else ()
 
 
 def _flatten(body: Sequence[Statement]) -> list[Statement]:

@@ -1,0 +1,53 @@
+"""Products of bytes apart from what makes their left factor: found, refused, and the same function as before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from redfuser.algebra import derive
+from redfuser.cascade.model import Cascade
+from redfuser.expr import cast
+from redfuser.targets import load_target
+from redfuser.tile import Schedule, build, default_schedule, interpret, verify
+from redfuser.tile.strategies.apart import APART, find_factors
+from tests.tile.build import quantised_product
+
+
+def inputs(cascade: Cascade) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(3)
+    x, w = cascade.inputs
+    data = generator.standard_normal(x.shape, dtype=np.float32)
+    data[2] = 0  # no scale: nothing divides by it but zero
+    return {x.name: data, w.name: generator.integers(-128, 128, w.shape).astype(w.dtype)}
+
+
+@pytest.mark.parametrize(("rows", "columns", "chunk"), [(20, 48, 10), (5, 17, 33), (16, 32, 7)])
+def test_two_phases_compute_what_one_did(rows: int, columns: int, chunk: int) -> None:
+    cascade = quantised_product(rows, 33, columns)
+    derivation = derive(cascade)
+    schedule = Schedule("resident", (("i", min(16, rows)), ("j", 16), ("l", chunk)), options=((APART, 1),))
+    apart, together = (build(cascade, derivation, s) for s in (schedule, replace(schedule, options=())))
+    verify(apart)
+    assert len(apart.phases) == 2 and [t.dtype for t in apart.workspaces] == ["int8", "float32"]
+    given = inputs(cascade)
+    np.testing.assert_array_equal(interpret(apart, given)["y"], interpret(together, given)["y"])
+
+
+def test_a_factor_that_is_no_byte_is_refused() -> None:
+    cascade = quantised_product(8, 16, 16)
+    *earlier, last = cascade.reductions
+    wide = replace(last, map=cast(last.map, "float32"), result=replace(last.result, dtype="float32"))
+    assert find_factors(cascade) is not None
+    assert find_factors(replace(cascade, reductions=(*earlier, wide))) is None
+
+
+def test_only_processors_that_multiply_bytes_take_two_phases() -> None:
+    cascade = quantised_product(512, 256, 96)
+    derivation = derive(cascade)
+    chosen = default_schedule(cascade, derivation, load_target("cpu-avx512")).schedule  # type: ignore[arg-type]
+    assert dict(chosen.options) == {APART: 1} and dict(chosen.tiles)["j"] == 48
+    lesser = default_schedule(cascade, derivation, load_target("cpu-avx2")).schedule  # type: ignore[arg-type]
+    assert APART not in dict(lesser.options)
