@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from redfuser.codegen.cpu.lowering.nests import Product, Transpose, make_nest, merge_products, operands_of
+from redfuser.codegen.cpu.lowering.nests import BlockProduct, Product, Transpose, make_nest, merge_products, operands_of
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
@@ -16,7 +16,13 @@ from redfuser.tile.ir import Phase, Statement, Store, Stream
 
 
 def choose_lanes(phase: Phase, wanted: str, machine: Machine) -> Axis | None:
-    """The wanted axis if its tile has more than one point; else the one that takes the fewest instructions."""
+    """The wanted axis if its tile has more than one point; else the one that takes the fewest instructions.
+
+    Columns of a product of bytes lie along lanes whatever is wanted.
+    """
+    columns = [s.column for s in phase.body if isinstance(s, BlockProduct)]
+    if columns:
+        return columns[0]
     tiles = _tiles(phase)
     wide = [a for a in axes_of_phase(phase) if tiles.get(a, a.extent) > 1]
     named = [a for a in wide if a.name == wanted]
