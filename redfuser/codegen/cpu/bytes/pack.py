@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
     from tvm.tirx import PrimExpr
 
-#: Panels packed side by side: a line of the cache is read once.
-ABREAST = 4
+#: Panels packed side by side: of each row some cache lines that follow each other are read, for rows are pages apart.
+ABREAST = 16
 
 #: Place of each byte of a line of a panel in four rows of 16 columns.
 INTERLEAVED = tuple(row * COLUMNS + column for column in range(COLUMNS) for row in range(QUAD))
@@ -28,42 +28,46 @@ def write_packing(builder: Builder, source: Matrix, packed: Array, panels: Panel
         source: ``panels.depth`` × ``panels.columns``.
         packed: flat, ``panels.size`` elements of the same type.
     """
-    starts = panels.starts
-    whole = panels.columns // panels.block * panels.block // COLUMNS
-    groups = -(-len(starts) // ABREAST)
-    with builder.loop("group", groups, "parallel" if groups > 1 else "serial") as group:
-        for place in range(ABREAST):
-            panel = op("add", op("mul", group, index(ABREAST)), index(place))
-            with builder.when(builder.index(panel) < builder.number(len(starts))):
-                moved = starts[whole] - whole * COLUMNS if whole < len(starts) else 0
-                here = builder.index(op("mul", panel, index(COLUMNS)))
-                if moved:
-                    from tvm.tirx import Select
-
-                    last = builder.index(panel) >= builder.number(whole)
-                    here = Select(last, here + builder.number(moved), here)
-                column = builder.named("first_column", here, panels.columns)
-                _panel(builder, source, packed, panels, panel, column)
+    target = Matrix(packed, index(0), panels.panel_bytes)
+    aligned = panels.columns // panels.block * panels.block // COLUMNS
+    full, rest = divmod(aligned, ABREAST)
+    with builder.loop("group", full, "parallel" if full > 1 else "serial") as group:
+        if full:
+            first = op("mul", group, index(ABREAST))
+            _columns(builder, source, target, panels, first, op("mul", first, index(COLUMNS)), ABREAST)
+    if rest:
+        first = index(full * ABREAST)
+        _columns(builder, source, target, panels, first, index(full * ABREAST * COLUMNS), rest)
+    moved = len(panels.starts) - aligned
+    if moved:
+        _columns(builder, source, target, panels, index(aligned), index(panels.starts[aligned]), moved)
 
 
-def _panel(builder: Builder, source: Matrix, packed: Array, panels: Panels, panel: Expr, column: Expr) -> None:
-    target = Matrix(packed, op("mul", panel, index(panels.panel_bytes)), STEP)
+def _columns(
+    builder: Builder, source: Matrix, target: Matrix, panels: Panels, first: Expr, column: Expr, count: int
+) -> None:
+    """Some panels side by side, from the matrix' column ``column`` on, four rows at a time."""
     full, rest = divmod(panels.depth, QUAD)
 
     def write(quad: Expr, rows: int) -> None:
-        first = op("mul", quad, index(QUAD))
-        lines = [source.at(builder, op("add", first, index(r)), column, COLUMNS) for r in range(rows)]
-        lines += [_zero(str(packed.dtype), COLUMNS)] * (QUAD - rows)
-        value = shuffle(lines, INTERLEAVED) if rows else _zero(str(packed.dtype), STEP)
-        builder.store(packed, target.place(builder, quad, index(0), STEP), value)
+        with builder.loop("panel", count) as panel:
+            here = op("add", column, op("mul", panel, index(COLUMNS)))
+            row = op("mul", quad, index(QUAD))
+            lines = [source.at(builder, op("add", row, index(r)), here, COLUMNS) for r in range(rows)]
+            lines += [_zero(str(target.array.dtype), COLUMNS)] * (QUAD - rows)
+            value = shuffle(lines, INTERLEAVED) if rows else _zero(str(target.array.dtype), STEP)
+            place = target.place(builder, op("add", first, panel), op("mul", quad, index(STEP)), STEP)
+            builder.store(target.array, place, value)
 
     with builder.loop("quad", full) as quad:
         if full:
             write(quad, QUAD)
     if rest:
         write(index(full), rest)
-    for quad_number in range(full + bool(rest), panels.steps * ROWS):
-        write(index(quad_number), 0)
+    missing = panels.steps * ROWS - full - bool(rest)
+    with builder.loop("quad", missing) as quad:
+        if missing:
+            write(op("add", index(full + bool(rest)), quad), 0)
 
 
 def _zero(dtype: str, lanes: int) -> PrimExpr:

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.expr import Tensor
-
 #: Columns of a panel, bytes summed at once for each of them, and rows of a tile.
 COLUMNS, QUAD, ROWS = 16, 4, 16
 
@@ -58,14 +56,6 @@ class Panels:
     def size(self) -> int:
         """Bytes of all panels."""
         return len(self.starts) * self.panel_bytes
-
-    def first_panel(self, block: int) -> int:
-        """The first panel of a block."""
-        return block * (self.block // COLUMNS)
-
-    def tensor(self, name: str, dtype: str) -> Tensor:
-        """The packed matrix, flat."""
-        return Tensor(name, (self.size,), dtype)
 
     def pack(self, matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A matrix packed, flat."""

@@ -15,6 +15,7 @@ from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, index, loads, op
 from redfuser.extents import is_symbolic
+from redfuser.indexing import linear
 from redfuser.tile.ir import Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class ByteProducts:
     @staticmethod
     def _panel(product: BlockProduct, region: Region) -> Expr:
         """The first panel of the block's columns: those of the last block, moved back, come last."""
-        panels, width = product.panels, region.width(product.column)
-        if width == panels.block:
-            return op("floordiv", region.points()[product.column], index(COLUMNS))
-        return index(panels.columns // panels.block * panels.block // COLUMNS)
+        panels, start = product.panels, linear(region.points()[product.column]).expr()
+        if isinstance(start, Const) and start.value:
+            return index(panels.columns // panels.block * panels.block // COLUMNS)
+        return op("floordiv", start, index(COLUMNS))
