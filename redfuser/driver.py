@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from redfuser.algebra import Memo
 from redfuser.artifact.contents import CompiledModule
 from redfuser.cascade.canonical import Canonical, canonicalise
-from redfuser.cascade.detect import Detection, detect
+from redfuser.cascade.detect import detect
+from redfuser.cascade.detection import Detection
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade

@@ -2,64 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.assemble import Assembler
-from redfuser.cascade.assembly.frontier import NotSeparable
+from redfuser.cascade.assembly.frontier import Frontier, NotSeparable
 from redfuser.cascade.assembly.placement import NotPlaceable
+from redfuser.cascade.detection import Boundary, Detection, Rejected
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.grouping import group_reductions
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
+from redfuser.cascade.order import Order
 from redfuser.expr import PAIR, Expr, loads
 from redfuser.extents import most
 from redfuser.reason import Reason
 
 #: Reasons that keep apart what is a chain of reductions all the same.
 CHAINS = frozenset({"not-convex", "misaligned"})
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """Reductions that depend on each other over one axis, but were not made a cascade."""
-
-    members: tuple[str, ...]
-    onnx_nodes: tuple[str, ...]
-    reason: Reason
-
-    def __str__(self) -> str:
-        return f"rejected {', '.join(self.members)}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """A reduction that uses a cascade's result and still isn't part of it: where the cascade ends, and why."""
-
-    cascade: str
-    onnx_nodes: tuple[str, ...]
-    reason: Reason
-
-    def __str__(self) -> str:
-        return f"boundary of {self.cascade} before {', '.join(self.onnx_nodes)}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Detection:
-    """What was found in one model.
-
-    Args:
-        cascades: disjoint, in graph order.
-        rejected: groups that form a chain but can't be cut out of the model as one kernel.
-        boundaries: where cascades end although a dependent reduction follows.
-    """
-
-    cascades: tuple[Cascade, ...]
-    rejected: tuple[Rejected, ...] = ()
-    boundaries: tuple[Boundary, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, (*self.cascades, *self.rejected, *self.boundaries)))
 
 
 def detect(graph: Graph) -> Detection:
@@ -84,23 +44,29 @@ def detect(graph: Graph) -> Detection:
 
 
 class _Search:
-    """Makes cascades of groups. A group that can't be one is cut as late as it can be."""
+    """Makes cascades of groups. A group that can't be one is cut as late as it can be.
+
+    Attributes:
+        taken: definitions that the cascades so far make; no other one makes them again.
+    """
 
     def __init__(self, graph: Graph, ancestry: Ancestry) -> None:
         self.graph = graph
         self.ancestry = ancestry
+        self.order = Order(graph)
         self.cascades: list[Cascade] = []
         self.rejected: list[Rejected] = []
         self.boundaries: list[Boundary] = []
         self.home: dict[str, str] = {}
         self.counts: dict[str, int] = {}
+        self.taken: frozenset[str] = frozenset()
 
     def add(self, members: tuple[str, ...], followers: tuple[str, ...] = ()) -> None:
         """Make one cascade of a group, or several, or say why there is none."""
         if len(members) == 1 and not followers and not _may_be_one(self.graph, members[0]):
             return
         try:
-            cascade = _assemble(self.graph, self.ancestry, members, followers)
+            self._keep(members, followers)
         except (NotPlaceable, NotSeparable) as refusal:
             if len(members) > 1 and not self._cut(members, refusal.reason):
                 self.rejected.append(Rejected(members, _nodes(self.graph, members), refusal.reason))
@@ -108,15 +74,13 @@ class _Search:
             # A fault of ours; the model still compiles, unfused here.
             reason = Reason("inconsistent", str(broken))
             self.rejected.append(Rejected(members, _nodes(self.graph, members), reason))
-        else:
-            self._keep(cascade, members)
 
     def _cut(self, members: tuple[str, ...], reason: Reason) -> bool:
         """Whether the first reductions of a group make a cascade without the last ones, which then go on alone."""
         for size in range(len(members) - 1, 0, -1):
             head, rest = members[:size], members[size:]
             try:
-                kept = self._keep(_assemble(self.graph, self.ancestry, head, ()), head)
+                kept = self._keep(head)
             except (NotPlaceable, NotSeparable, AssertionError):
                 continue
             if kept:
@@ -125,15 +89,41 @@ class _Search:
                 return True
         return False
 
-    def _keep(self, cascade: Cascade, members: tuple[str, ...]) -> bool:
-        """Name it, if it is a cascade."""
+    def _keep(self, members: tuple[str, ...], followers: tuple[str, ...] = ()) -> bool:
+        """Assemble and name it, if it is a cascade: with what follows it; without, where that has no place in it."""
+        try:
+            cascade, frontier = self._assemble(members, followers)
+        except (NotPlaceable, NotSeparable):
+            if not followers:
+                raise
+            cascade, frontier = self._assemble(members, ())
         if not is_cascade(cascade):
             return False
         kind = classify(cascade)
         number = self.counts[kind] = self.counts.get(kind, -1) + 1
         self.cascades.append(replace(cascade, name=f"{kind}_{number}"))
         self.home |= dict.fromkeys(members, self.cascades[-1].name)
+        self.order.add(cascade, frontier)
+        self.taken |= frontier.inside
         return True
+
+    def _assemble(self, members: tuple[str, ...], followers: tuple[str, ...]) -> tuple[Cascade, Frontier]:
+        """The cascade, and how far it reaches: less far where it would wait for a cascade that waits for it."""
+        for stays in (False, True):
+            stop = self.taken | self._aside((*members, *followers)) if stays else self.taken
+            assembler = Assembler(self.graph, self.ancestry, members, followers, stop)
+            cascade = assembler.build("candidate")
+            loop = self.order.loop(cascade, assembler.frontier)
+            if loop is None:
+                return cascade, assembler.frontier
+        raise NotPlaceable(Reason("not-convex", "another cascade would run both before and after it", str(loop)))
+
+    def _aside(self, members: tuple[str, ...]) -> frozenset[str]:
+        """Definitions that need a reduction which no member needs."""
+        needed = 0
+        for member in members:
+            needed |= self.ancestry.of[member]
+        return frozenset(name for name in self.graph.definitions if self.ancestry.of[name] & ~needed)
 
 
 def is_cascade(cascade: Cascade) -> bool:
@@ -146,16 +136,6 @@ def _gathers(cascade: Cascade, value: Expr) -> bool:
     """Whether an element is read at a position that the cascade selects."""
     results = {reduction.result for reduction in cascade.reductions}
     return any(node.tensor in results for read in loads(value) for i in read.indices for node in loads(i))
-
-
-def _assemble(graph: Graph, ancestry: Ancestry, members: tuple[str, ...], followers: tuple[str, ...]) -> Cascade:
-    """The cascade with what follows it; without, where that has no place in it."""
-    try:
-        return Assembler(graph, ancestry, members, followers).build("candidate")
-    except (NotPlaceable, NotSeparable):
-        if not followers:
-            raise
-    return Assembler(graph, ancestry, members).build("candidate")
 
 
 def _may_be_one(graph: Graph, name: str) -> bool:

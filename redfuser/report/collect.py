@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.cascade.detect import Boundary, Rejected
+from redfuser.cascade.detection import Boundary, Rejected
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade, Reduction

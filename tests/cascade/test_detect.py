@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from redfuser.cascade.detect import Detection, detect
-from redfuser.expr import Axis, Expr, axis, index, op
+from redfuser.cascade.detect import detect
+from redfuser.cascade.detection import Detection
+from redfuser.expr import Axis, Expr, Tensor, axis, index, op
 from tests.cascade.build import GraphBuilder, at, attention, axes, matmul, number, softmax
 
 
@@ -163,6 +164,37 @@ def test_group_that_has_no_common_place_is_cut_as_late_as_it_can_be() -> None:
         ("softmax_0", ("node_z",), "misaligned")
     ]
     assert not found.rejected
+
+
+def _two_sums(g: GraphBuilder) -> tuple[Tensor, Tensor, Axis]:
+    """The sums of exp(x - max x) of two inputs, as tensors of their rows."""
+    r, k = axis("r", 3), axis("k", 8)
+    sums = []
+    for name in ("x", "y"):
+        x = g.input(name, 3, 8)
+        m = g.define(f"m{name}", (r,), at(x, r, k), "max", (k,))
+        sums.append(g.define(f"s{name}", (r,), op("exp", op("sub", at(x, r, k), at(m, r))), "sum", (k,)))
+    return (*sums, r)
+
+
+def test_what_uses_two_cascades_is_made_by_one_of_them() -> None:
+    g = GraphBuilder()
+    sx, sy, r = _two_sums(g)
+    difference = g.define("difference", (r,), op("sub", at(sx, r), at(sy, r)))
+    square = g.define("square", (r,), op("mul", at(difference, r), at(difference, r)))
+    found = detect(g.graph(sx, sy, square))
+    assert [[out.tensor.name for out in cascade.outputs] for cascade in found.cascades] == [["sx", "square"], ["sy"]]
+
+
+def test_two_cascades_do_not_wait_for_each_other() -> None:
+    """Each would take over an operation that reads the other's result."""
+    g = GraphBuilder()
+    sx, sy, r = _two_sums(g)
+    own = g.define("own", (r,), op("add", at(sx, r), at(sy, r)))
+    other = g.define("other", (r,), op("add", at(sy, r), at(sx, index(0))))  # one row of x for every row of y
+    found = detect(g.graph(own, other))
+    assert [[out.tensor.name for out in cascade.outputs] for cascade in found.cascades] == [["sx", "own"], ["sy"]]
+    assert "sy" in [t.name for t in found.cascades[0].inputs]
 
 
 def test_condition_guarded_load_is_rejected_with_its_reason() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.expand import Expander, reduced_extent
-from redfuser.cascade.assembly.frontier import NotSeparable, find_outputs
+from redfuser.cascade.assembly.frontier import NotSeparable, find_frontier
 from redfuser.cascade.assembly.naming import Naming
 from redfuser.cascade.assembly.placement import NotPlaceable, Placement, split_axes, substitution
 from redfuser.cascade.assembly.producers import candidates, place_producers
@@ -27,9 +27,20 @@ class _OutputRefused(NotPlaceable):
 
 
 class Assembler:
-    """Builds the cascade of one group and what follows it; every step may refuse with a reason."""
+    """Builds the cascade of one group and what follows it; every step may refuse with a reason.
 
-    def __init__(self, graph: Graph, ancestry: Ancestry, members: Sequence[str], followers: Sequence[str] = ()) -> None:
+    Args:
+        stop: definitions that it must not make.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        ancestry: Ancestry,
+        members: Sequence[str],
+        followers: Sequence[str] = (),
+        stop: Collection[str] = (),
+    ) -> None:
         self.graph = graph
         self.ancestry = ancestry
         self.members = tuple(members)
@@ -38,15 +49,15 @@ class Assembler:
         self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
         inside = [*members, *followers]
         plain = Expander(graph, ancestry, inside)
-        stop: set[str] = set()
+        refusals: set[str] = set()
         while True:
             try:
-                self.outputs = find_outputs(graph, ancestry, inside, plain, stop)
+                self.frontier = find_frontier(graph, ancestry, inside, plain, refusals.union(stop))
                 refused = self._place(names)
             except (_OutputRefused, NotSeparable) as refusal:
-                if refusal.name in stop or not plain.reaches(refusal.name):
+                if refusal.name in refusals or not plain.reaches(refusal.name):
                     raise
-                stop.add(refusal.name)
+                refusals.add(refusal.name)
                 continue
             if not refused:
                 return
@@ -56,7 +67,7 @@ class Assembler:
         """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
         self.expander = Expander(self.graph, self.ancestry, [*self.members, *self.followers, *names])
         self.placement = Placement(self.graph, self.members, self.shared, self.expander, self.followers)
-        self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.outputs}
+        self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.frontier.outputs}
         maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]
         self.producers, refused = place_producers(self.graph, names, self.shared, maps, self.expander)
         return refused
@@ -142,7 +153,7 @@ class Assembler:
         epilogues = tuple(
             naming.epilogue(len(reductions) + k, f, places[f], maps[f], folded[f]) for k, f in enumerate(self.followers)
         )
-        outputs = tuple(naming.output(name, *self.values[name]) for name in self.outputs)
+        outputs = tuple(naming.output(name, *self.values[name]) for name in self.frontier.outputs)
         items = (*producers, *reductions, *epilogues)
         own = {r.result for r in items}
         exprs = [*(r.map for r in items), *(o.value for o in outputs)]

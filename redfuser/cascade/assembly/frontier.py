@@ -8,12 +8,26 @@ that the module keeps in memory.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.expand import Expander
 from redfuser.cascade.graph import Graph
 from redfuser.extents import most
 from redfuser.reason import Reason
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """How far a cascade reaches.
+
+    Args:
+        outputs: tensors it must write, in graph order.
+        inside: every definition it makes, outputs and members included.
+    """
+
+    outputs: tuple[str, ...]
+    inside: frozenset[str]
 
 
 class NotSeparable(Exception):
@@ -25,14 +39,14 @@ class NotSeparable(Exception):
         self.reason = reason
 
 
-def find_outputs(
+def find_frontier(
     graph: Graph,
     ancestry: Ancestry,
     members: Sequence[str],
     expander: Expander,
     stop: Collection[str],
-) -> tuple[str, ...]:
-    """Names of the tensors the cascade must write, in graph order; nothing in ``stop`` is absorbed.
+) -> Frontier:
+    """How far a cascade reaches; nothing in ``stop`` is absorbed.
 
     Raises:
         NotSeparable: an intermediate that isn't kept in memory is needed by another reduction outside.
@@ -60,7 +74,7 @@ def find_outputs(
             raise NotSeparable(name, Reason("not-separable", f"{name} is not kept in memory", (*blocked, name)[0]))
         outputs.add(name)
     order = {name: k for k, name in enumerate(graph.definitions)}
-    return tuple(sorted(outputs, key=order.__getitem__))
+    return Frontier(tuple(sorted(outputs, key=order.__getitem__)), frozenset(inside))
 
 
 def _origin(graph: Graph, name: str) -> tuple[str, ...]:

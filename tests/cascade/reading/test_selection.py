@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from models.routing import GRAPHS, routing
-from redfuser.cascade.detect import Detection, detect
+from redfuser.cascade.detect import detect
+from redfuser.cascade.detection import Detection
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.reading.extract import extract_graph
 from redfuser.cascade.reading.selection import selection
