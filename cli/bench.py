@@ -71,7 +71,7 @@ def _compare(arguments: argparse.Namespace, found: list[Subject], shown: Progres
     from redfuser.targets import CpuTarget
 
     options = compile_options(arguments)
-    target, whole = options.target, any(subject.case is not None for subject in found)
+    target, whole = options.target, any(subject.whole for subject in found)
     with bench(options, shown, arguments.rounds, whole, arguments.device) as (measured, rates):
         if measured.place.threads:
             os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(measured.place.threads)

@@ -36,12 +36,17 @@ class Subject:
     Args:
         name: of the case.
         path: the ONNX file.
-        case: of the workload that the graph is; such a graph is nothing but its cascades, so their work is its own.
+        case: of the workload that the graph is.
     """
 
     name: str
     path: Path
     case: Case | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the graph is nothing but its cascades, so that their work is its own."""
+        return self.case is not None and self.case.whole
 
 
 class Bench:
@@ -82,7 +87,7 @@ class Bench:
             sides |= self.peers(subject.case, feeds, absent)
         self.progress.stage(f"measure {subject.name}")
         times = self.times(sides)
-        flops, moved = work(compiled.report) if subject.case is not None else (0, 0)
+        flops, moved = work(compiled.report) if subject.whole else (0, 0)
         return summarise(subject.name, times, absent, flops, moved, self._floor(flops, moved, rates))
 
     def peers(self, case: Case, feeds: Mapping[str, Any], absent: dict[str, str]) -> dict[str, Side]:

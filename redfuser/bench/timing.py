@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 PAUSE_SECONDS, WARM_CALLS, CALLS = 0.25, 3, 6
+
+#: No further warm call, no further timed call, after so many seconds of them: long calls need fewer.
+WARM_SECONDS, SECONDS = 0.3, 1.5
 
 
 def interleaved(
@@ -29,14 +33,24 @@ def interleaved(
     for turn in range(rounds):
         for number, (side, run) in enumerate(sides.items()):
             time.sleep(PAUSE_SECONDS)
-            for _ in range(WARM_CALLS):
-                run()
+            _timed(run, WARM_CALLS, WARM_SECONDS)
             wait()
-            for _ in range(CALLS):
-                start = time.perf_counter()
-                for _ in range(burst):
-                    run()
-                wait()
-                taken[side].append((time.perf_counter() - start) / burst)
+            taken[side] += [s / burst for s in _timed(partial(_burst, run, wait, burst), CALLS, SECONDS)]
             step(turn * len(sides) + number + 1, rounds * len(sides))
+    return taken
+
+
+def _burst(run: Callable[[], object], wait: Callable[[], None], calls: int) -> None:
+    for _ in range(calls):
+        run()
+    wait()
+
+
+def _timed(run: Callable[[], object], calls: int, limit: float) -> list[float]:
+    """Seconds of each call: one at least, and no more once they took ``limit`` together."""
+    taken: list[float] = []
+    while not taken or (len(taken) < calls and sum(taken) < limit):
+        start = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - start)
     return taken

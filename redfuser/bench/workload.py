@@ -31,12 +31,14 @@ class Case:
         builder: ``module.function`` below the package of model builders.
         arguments: what the builder is called with.
         torch: the same in PyTorch: a name in ``PEERS`` of :mod:`redfuser.artifact.runner.torch_peers`, or empty.
+        whole: whether the graph is nothing but its cascades, so that their work is the graph's.
     """
 
     name: str
     builder: str
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     torch: str = ""
+    whole: bool = True
 
     def model(self) -> ModelProto:
         """The graph.

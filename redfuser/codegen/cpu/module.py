@@ -13,6 +13,7 @@ from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
 from redfuser.codegen.cpu.remainder import Remainder
+from redfuser.codegen.cpu.remainder.reshapes import in_place
 from redfuser.codegen.cpu.values.float8 import spell_out_casts
 from redfuser.codegen.refusal import FAILURES
 from redfuser.codegen.rewire import Replacement, rewire
@@ -32,7 +33,7 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
     Raises:
         ValueError: a replacement depends on itself.
     """
-    remainder = Remainder(fuse_elementwise(rewire(module, replacements)), target)
+    remainder = Remainder(fuse_elementwise(in_place(rewire(module, replacements))), target)
     llvm = tvm.target.Target(target.llvm())
     module = remainder.schedule()
     try:

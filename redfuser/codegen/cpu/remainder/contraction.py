@@ -103,16 +103,19 @@ def recognise(summed: Definition, final: Definition) -> Contraction | None:
 
 
 def _places(summed: Definition, final: Definition) -> dict[Axis, Expr] | None:
-    """Axes of the sum in terms of the result's; None unless every element is used just in its own place."""
+    """Axes of the sum in terms of the result's; None unless every element is used just in its own place in memory.
+
+    The result may have another shape than the sum, as after a reshape.
+    """
     if summed.tensor == final.tensor:
         return {a: a for a in summed.axes}
     used = [node for node in loads(final.body) if node.tensor == summed.tensor]
-    own = tuple(linear(a).expr() for a in final.axes)
-    if len(used) != 1 or summed.tensor.shape != final.tensor.shape:
+    if len(used) != 1 or summed.tensor.size != final.tensor.size:
         return None
-    if tuple(linear(i).expr() for i in used[0].indices) != own:
+    indices = used[0].indices
+    if address(summed.tensor, indices) != address(final.tensor, final.axes):
         return None
-    return dict(zip(summed.axes, final.axes, strict=True))
+    return dict(zip(summed.axes, indices, strict=True))
 
 
 def _epilogue(summed: Definition, final: Definition, total: Expr) -> Expr:

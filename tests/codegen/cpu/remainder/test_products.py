@@ -106,6 +106,18 @@ def test_a_sum_used_in_another_place_is_refused() -> None:
     assert found(total, first) is None
 
 
+def test_a_reshape_between_the_sum_and_its_result_moves_nothing() -> None:
+    """As Gemm's result in the shape of the tokens; but a transposition moves, though it has as many elements."""
+    total = summed(op("mul", load(LEFT, M, K), load(RIGHT, K, N)))
+    outer, inner = axis("outer", 2), axis("inner", 3)
+    result = Tensor("result", (2, 3, 8), "float32")
+    row = op("add", op("mul", outer, index(3)), inner)
+    product = found(total, Definition(result, (outer, inner, N), (), "", load(SUM, row, N), "reshape"))
+    assert product is not None and (product.row.extent, product.column.extent) == (6, 8)
+    turned = Definition(Tensor("turned", (8, 6), "float32"), (N, M), (), "", load(SUM, M, N), "transpose")
+    assert found(total, turned) is None
+
+
 # ------------------------------------------------------------------------------------------------ tiling, packing
 
 
@@ -193,6 +205,23 @@ def test_an_epilogue_is_applied_to_the_register_tile() -> None:
     dense = a @ weight + bias
     expected = dense * 0.5 * (np.vectorize(erf)(dense / 2**0.5) + 1) + r
     np.testing.assert_allclose(run(assembly, a, r), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_epilogue_goes_on_behind_a_reshape() -> None:
+    """Gemm's bias, a reshape, an activation, a residual: one kernel."""
+    x, residual = variable("x", 42, 30), variable("residual", 2, 21, 40)
+    weight, bias = random(30, 40), random(40)
+
+    def body() -> relax.Expr:
+        product = relax.op.add(relax.op.matmul(x, relax.const(weight)), relax.const(bias))
+        tokens = relax.op.reshape(product, (2, 21, 40))
+        return relax.op.add(relax.op.multiply(tokens, relax.op.tanh(tokens)), residual)
+
+    assembly = assemble(legalised([x, residual], body), [], target())
+    assert list(assembly.schedules.values()) == ["product"]
+    inputs = random(42, 30), random(2, 21, 40)
+    tokens = (inputs[0] @ weight + bias).reshape(2, 21, 40)
+    np.testing.assert_allclose(run(assembly, *inputs), tokens * np.tanh(tokens) + inputs[1], rtol=1e-5, atol=1e-5)
 
 
 def test_half_precision_is_summed_in_single() -> None:
