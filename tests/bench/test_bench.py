@@ -97,7 +97,7 @@ def test_workloads_that_come_with_redfuser_build() -> None:
     assert {"mha", "mla", "moe", "moments", "quant", "rows"} <= set(workload_names())
     for name in workload_names():
         for case in load_workload(name).cases:
-            if case.arguments.get("mask") != "causal":
+            if case.whole and case.arguments.get("mask") != "causal":
                 checker.check_model(case.model())
 
 

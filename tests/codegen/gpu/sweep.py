@@ -97,13 +97,13 @@ class Finding:
 
 
 def subjects(folder: Path) -> Iterator[Subject]:
-    """Models of the corpus, and every case of every workload, written into a folder."""
+    """Models of the corpus, and every case of cascades of every workload, written into a folder."""
     for name in MODELS:
         path = CORPUS / f"{name}.onnx"
         if path.exists():
             yield Subject(name, path, {key: value.shape for key, value in np.load(path.with_suffix(".npz")).items()})
     for workload in workload_names():
-        for case in load_workload(workload).cases:
+        for case in filter(lambda case: case.whole, load_workload(workload).cases):
             path = folder / f"{workload}-{case.name}.onnx"
             path.write_bytes(case.model().SerializeToString())
             yield Subject(f"{workload} {case.name}", path)
