@@ -90,6 +90,7 @@ def describe(record: Record) -> str:
     segments = f", {schedule.segments} segments" if schedule.segments > 1 else ""
     options = "".join(f", {name} {value}" for name, value in schedule.options.items())
     noise = f" ±{record.noise:.0%}, best of {record.trials} timed" if record.how == "measured" else ""
+    noise += f", unfused {record.gain:.2f} times as long" if record.gain else ""
     lanes = f", lanes {schedule.lanes}" if schedule.lanes else ""
     return f"{schedule.strategy}{segments}, tiles {tiles}{lanes}{options}: {record.time_us:.4g} us {record.how}{noise}"
 

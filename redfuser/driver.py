@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,11 @@ from redfuser.report.collect import describe_cascade, describe_choice, describe_
 from redfuser.report.value import FusionReport, ModelInfo
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
-from redfuser.tuning.record import TuningLock
+from redfuser.tuning.record import Record, TuningLock
+from redfuser.tuning.task import Task
+
+if TYPE_CHECKING:
+    from redfuser.codegen.excerpt import Excerpt
 
 if TYPE_CHECKING:
     from redfuser.bench.workload import Case
@@ -57,6 +62,14 @@ class Analysis:
         for cascade in self.detection.cascades:
             names.setdefault(self.canonical[cascade.name].cascade, cascade.name)
         return names
+
+    def part(self, name: str) -> Excerpt:
+        """What computes a cascade, as the model has it."""
+        from redfuser.codegen.excerpt import excerpt
+
+        canonical = self.canonical[name]
+        given, wanted = ([self.values[n] for n in names] for names in (canonical.inputs, canonical.outputs))
+        return excerpt(self.lowered.module, given, wanted)
 
 
 def compile_model(model: Path, options: CompileOptions, progress: Progress) -> CompiledModule:
@@ -97,7 +110,7 @@ def compile_analysis(
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,
         dims=analysis.lowered.dims,
-        tuning_lock=_lock(options, outcomes).to_json(),
+        tuning_lock=_lock(analysis, options, outcomes).to_json(),
         dump=_dump(analysis, outcomes, assembly, report),
     )
 
@@ -119,7 +132,7 @@ def tune_model(
     _require_supported(analysis, options)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
-    return _lock(options, outcomes), _report(analysis, outcomes, options)
+    return _lock(analysis, options, outcomes), _report(analysis, outcomes, options)
 
 
 def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
@@ -210,8 +223,12 @@ def _fuse_all(
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
     with chooser(options, progress, len(distinct)) as usual:
+
+        def decide(task: Task) -> Record:
+            return (choose or usual)(replace(task, part=partial(analysis.part, task.name)))
+
         for done, (cascade, name) in enumerate(distinct.items(), 1):
-            outcomes[cascade] = outcome = fuse(cascade, name, options, backend, choose or usual, memo)
+            outcomes[cascade] = outcome = fuse(cascade, name, options, backend, decide, memo)
             if outcome.reason is not None:
                 progress.note(f"{name} stays unfused: {outcome.reason}")
             progress.step(done, len(distinct))
@@ -268,10 +285,9 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
     return FusionReport(info, describe_target(options.target), tuple(entries))
 
 
-def _lock(options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> TuningLock:
-    made = [outcome for outcome in outcomes.values() if outcome.kernel is not None]
-    records = {o.kernel.program.name: o.record for o in made if o.kernel is not None and o.record is not None}
-    return TuningLock.make(options.target, records)
+def _lock(analysis: Analysis, options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> TuningLock:
+    names = analysis.distinct()
+    return TuningLock.make(options.target, {names[c]: o.record for c, o in outcomes.items() if o.record is not None})
 
 
 def _dump(

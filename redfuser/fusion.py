@@ -35,7 +35,7 @@ class Outcome:
         derivation: the algebra's verdict; None if it failed.
         record: how it is to be computed, how that was chosen, and its time; None if nothing was.
         kernel: the kernel; None before code generation, or if that failed.
-        reason: why it isn't fused; None if it is.
+        reason: why it isn't fused; None if it is. A record stays where measuring gave the reason.
     """
 
     traffic: Traffic
@@ -48,12 +48,12 @@ class Outcome:
     @property
     def schedule(self) -> Schedule | None:
         """How it is to be computed."""
-        return self.record.schedule.schedule() if self.record is not None else None
+        return self.record.schedule.schedule() if self.record is not None and not self.record.unprofitable else None
 
     @property
     def time(self) -> Time | None:
         """Of one execution, measured or modelled."""
-        return Time(self.record.time_us, self.record.how) if self.record is not None else None
+        return Time(self.record.time_us, self.record.how) if self.record is not None and self.schedule else None
 
 
 def plan(
@@ -115,6 +115,8 @@ def fuse(
         LockMissError: the lock must decide and doesn't, or another kernel came of what it says.
     """
     outcome = plan(cascade, name, options, choose, memo)
+    if outcome.record is not None and outcome.record.unprofitable:
+        return replace(outcome, reason=_unprofitable(outcome.record))
     if outcome.precise is None or outcome.derivation is None or outcome.record is None or outcome.schedule is None:
         return outcome
     reasons = []
@@ -132,6 +134,11 @@ def fuse(
         return replace(outcome, record=None, reason=reason)
     record = replace(outcome.record, schedule=ScheduleRecord.of(schedule))
     return replace(outcome, kernel=kernel, record=_sealed(record, kernel, options))
+
+
+def _unprofitable(record: Record) -> Reason:
+    times = f"{1 / record.gain:.1f} times slower fused, the best schedule being {record.schedule.strategy}"
+    return Reason("slower-fused", "the unfused graph was measured to be faster", f"measured {times}")
 
 
 def _sealed(record: Record, kernel: Kernel, options: CompileOptions) -> Record:

@@ -72,7 +72,7 @@ def describe_choice(record: Record) -> ChoiceEntry | None:
     space = record.space
     if space is None or record.how != "measured":
         return None
-    return ChoiceEntry(record.trials, record.noise, space.points, space.candidates, space.excluded)
+    return ChoiceEntry(record.trials, record.noise, space.points, space.candidates, space.excluded, record.gain)
 
 
 def describe_rejected(name: str, rejected: Rejected, members: Sequence[Definition]) -> CascadeEntry:

@@ -105,6 +105,8 @@ def _section(entry: CascadeEntry) -> Section:
         blocks.append(Block("why not", (f"{entry.reason.text} [{entry.reason.code}]", *witness)))
     if entry.derivation is not None:
         blocks.append(Block("derivation", tuple(derivation_lines(entry.derivation, entry.exactness))))
+    if entry.choice is not None and not entry.schedule:
+        blocks.append(Block("measured", (str(entry.choice),)))
     if entry.schedule:
         choices = ", ".join(f"{name} {value}" for name, value in sorted(entry.schedule.items()))
         how = (str(entry.choice),) if entry.choice is not None else ()

@@ -77,6 +77,7 @@ class ChoiceEntry:
         points: schedules there are.
         candidates: those of them that obey every constraint.
         excluded: text of a constraint -> how many broke it.
+        gain: how many times longer the same takes unfused; 0 where that wasn't measured.
     """
 
     timed: int
@@ -84,11 +85,13 @@ class ChoiceEntry:
     points: int
     candidates: int
     excluded: Mapping[str, int] = field(default_factory=dict)
+    gain: float = 0.0
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{count:,} {text}" for text, count in self.excluded.items())
         space = f"{self.candidates:,} of {self.points:,} candidates" + (f": {reasons}" if reasons else "")
-        return f"the fastest of {self.timed} timed, ±{self.noise:.0%}; {space}"
+        unfused = f"; unfused {self.gain:.2f} times as long" if self.gain else ""
+        return f"the fastest of {self.timed} timed, ±{self.noise:.0%}{unfused}; {space}"
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from redfuser.tile.ir import Schedule
 from redfuser.tuning.spaces.space import Survey
 from redfuser.versions import GPU_TOOLS, tool_versions
 
-SCHEMA: Literal["redfuser.tuning/2"] = "redfuser.tuning/2"
+SCHEMA: Literal["redfuser.tuning/3"] = "redfuser.tuning/3"
 #: Tools whose version changes machine code.
 CODE_TOOLS = ("apache-tvm", "redfuser")
+#: A kernel may take so much longer than the unfused graph before it is given up: less can't be told from noise.
+TOLERATED = 0.05
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Record:
         noise: relative spread of the times measured.
         trials: how many candidates were timed.
         space: how many there were.
+        gain: how many times longer the same part of the model takes unfused; 0 where that wasn't measured.
         kernel: SHA-256 of the kernel's text; empty until it is generated.
     """
 
@@ -81,7 +84,13 @@ class Record:
     noise: float = 0.0
     trials: int = 0
     space: SpaceRecord | None = None
+    gain: float = 0.0
     kernel: str = ""
+
+    @property
+    def unprofitable(self) -> bool:
+        """Whether the cascade is faster unfused, so that the schedule isn't used."""
+        return 0 < self.gain < 1 / (1 + TOLERATED)
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class TuningLock:
         kernels: record by kernel name.
     """
 
-    schema: Literal["redfuser.tuning/2"]
+    schema: Literal["redfuser.tuning/3"]
     target: str
     target_digest: str
     tools: Mapping[str, str]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
+
+if TYPE_CHECKING:
+    from redfuser.codegen.excerpt import Excerpt
 
 
 @dataclass(frozen=True)
@@ -17,9 +22,11 @@ class Task:
         cascade: canonical.
         precise: the same in the precision it is computed in.
         derivation: its verdict.
+        part: makes the part of the model that computes it, unfused; absent where there is no model.
     """
 
     name: str
     cascade: Cascade
     precise: Cascade
     derivation: Derivation
+    part: Callable[[], Excerpt] | None = None

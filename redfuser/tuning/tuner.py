@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from redfuser.cascade.identity import cascade_digest
@@ -27,6 +27,7 @@ from redfuser.tuning.spaces import space_of
 from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
 from redfuser.tuning.timing.runner import LocalRunner, Runner
+from redfuser.tuning.unfused import gain
 
 RECORDS, TRIALS = "records", "trials"
 
@@ -164,6 +165,10 @@ class Tuner:
         if winner is None:
             return None
         record = _record(task, winner, survey)
+        if task.part is not None:
+            program = winner.candidate.program
+            found = gain(task.part(), program, self.options, builder, self.runner, self.progress.note)
+            record = replace(record, gain=found)
         if winner.complete:
             self.cache.write(RECORDS, key, record)
             self.cache.drop(TRIALS, key)

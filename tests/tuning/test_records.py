@@ -20,7 +20,7 @@ SCHEDULE = Schedule("multi-segment", (("i", 16), ("l", 64)), 4, "i", (("vectors"
 def record(cascade: str = "ab") -> Record:
     """A measured one."""
     space = SpaceRecord(9, 4, {"over the second-level cache": 5})
-    return Record(cascade, ScheduleRecord.of(SCHEDULE), "measured", 12.5, 0.02, 4, space, "cd")
+    return Record(cascade, ScheduleRecord.of(SCHEDULE), "measured", 12.5, 0.02, 4, space, 1.5, "cd")
 
 
 def test_a_lock_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_lock_serves_its_own_target_and_tools_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"schema": "redfuser.tuning/1"}', '{"schema": "redfuser.tuning/2"}', "\xff"]
+    "text", ["", "{}", '{"schema": "redfuser.tuning/2"}', '{"schema": "redfuser.tuning/3"}', "\xff"]
 )
 def test_what_is_no_lock_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.lock"

@@ -25,6 +25,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
+        # On a busy machine a small graph may well look faster unfused; the comparison has tests of its own.
+        patch.setattr(tuner, "gain", lambda *_: 1.5)
         yield folder / "redfuser"
 
 
@@ -133,3 +135,20 @@ def test_a_target_that_cannot_run_here_is_left_untuned(
     progress = Warnings()
     (record,) = tune_model(model, options, progress)[0].kernels.values()
     assert record.how == "modelled" and "can't run code for cpu" in progress.seen[0]
+
+
+def test_what_is_slower_fused_goes_back_to_unfused_and_the_lock_says_so(
+    model: Path, options: CompileOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuner, "gain", lambda *_: 0.5)
+    lock, report = tune_model(model, replace(options, seed=2, trials=2), Silent())
+    (record,) = lock.kernels.values()
+    assert record.unprofitable and not record.kernel
+    assert not replace(record, gain=0.97).unprofitable
+    locked = compile_model(model, replace(options, tune_seconds=0, lock=lock, locked=True), Silent())
+    assert locked.tuning_lock == lock.to_json() and not locked.kernels
+    for (entry,) in (report.cascades, locked.report.cascades):
+        assert (entry.verdict, entry.strategy, entry.time) == ("unfused", "unfused", None)
+        assert entry.reason is not None and entry.reason.code == "slower-fused"
+        assert "measured 2.0 times slower fused" in entry.reason.witness
+        assert entry.choice is not None and entry.choice.gain == 0.5

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import tvm
 
+from redfuser.codegen.backend import Assembly
 from redfuser.codegen.cpu import generate
+from redfuser.codegen.excerpt import Excerpt
 from redfuser.targets import CpuTarget
 from redfuser.tile import verify
 from redfuser.tile.ir import TileProgram
-from redfuser.tuning.timing.job import Failure, Job, arguments_of
+from redfuser.tuning.timing.job import Argument, Failure, Job, arguments_of
 
 KERNEL = "candidate"
 
@@ -29,8 +31,7 @@ class Builder:
 
     def build(self, program: TileProgram) -> Job | Failure:
         """Machine code of one program, or why there is none. The one place where generators may fail in any way."""
-        self.built += 1
-        path = self.folder / f"{self.built}.so"
+        path = self._place()
         try:
             verify(program)
             function = generate(program, self.target).with_attr("global_symbol", KERNEL)
@@ -40,3 +41,14 @@ class Builder:
         except Exception as error:
             return Failure(" ".join(str(error).split())[:300] or type(error).__name__)
         return Job(str(path), KERNEL, arguments_of(program), len(program.outputs))
+
+    def write(self, part: Excerpt, assembly: Assembly) -> Job:
+        """A part of a model as a library, however it was compiled."""
+        path = self._place()
+        assembly.write(path)
+        arguments = tuple(Argument(tuple(map(int, info.shape.values)), str(info.dtype)) for info in part.parameters)
+        return Job(str(path), "main", arguments, 0, machine=True)
+
+    def _place(self) -> Path:
+        self.built += 1
+        return self.folder / f"{self.built}.so"

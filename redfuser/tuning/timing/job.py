@@ -25,12 +25,14 @@ class Job:
         function: its name there.
         arguments: what it is called with: inputs, then outputs.
         outputs: how many of the arguments, the last ones, are written.
+        machine: whether the function is one of a Relax virtual machine, which makes its outputs itself.
     """
 
     library: str
     function: str
     arguments: tuple[Argument, ...]
     outputs: int
+    machine: bool = False
 
 
 @dataclass(frozen=True)

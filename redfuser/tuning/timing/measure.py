@@ -63,6 +63,11 @@ def prepare(job: Mapping[str, Any], module: Any, arrays: Arrays, device: Any) ->
     inputs = len(job["arguments"]) - job["outputs"]
     arguments = [arrays.get(argument, place, place >= inputs) for place, argument in enumerate(job["arguments"])]
 
+    if job["machine"]:
+        from tvm import relax
+
+        module = relax.VirtualMachine(module, device)
+
     def call(repeats: int) -> float:
         timed = module.time_evaluator(job["function"], device, number=repeats, repeat=1)
         return float(timed(*arguments).results[0])
