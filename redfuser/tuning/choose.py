@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Protocol
 
 from redfuser.binding import dims_in
 from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import LockMissError
 from redfuser.options import CompileOptions, Progress
+from redfuser.targets import CpuTarget
 from redfuser.tile.traffic import traffic
 from redfuser.tuning.cost import modelled_us
 from redfuser.tuning.record import Record, ScheduleRecord
 from redfuser.tuning.task import Task
 
 Chooser = Callable[[Task], Record]
+
+
+class Tuning(Protocol):
+    """What looks for a schedule."""
+
+    def tune(self, task: Task) -> Record | None:
+        """The best found; ``None`` where there is no way to tell."""
 
 
 def untuned(task: Task, options: CompileOptions) -> Record:
@@ -33,10 +42,8 @@ def chooser(options: CompileOptions, progress: Progress, tasks: int) -> Iterator
         raise LockMissError(f"the tuning lock can't be used: {obstacle}", "tune again: redfuser tune MODEL -o LOCK")
     if options.lock is not None and obstacle:
         progress.warn(f"the tuning lock is ignored: {obstacle}")
-    from redfuser.tuning.tuner import tuning
-
     with ExitStack() as stack:
-        tuner = stack.enter_context(tuning(options, progress, tasks)) if options.tune_seconds else None
+        tuner = stack.enter_context(_tuner(options, progress, tasks)) if options.tune_seconds else None
 
         def choose(task: Task) -> Record:
             digest = cascade_digest(task.cascade)
@@ -52,3 +59,14 @@ def chooser(options: CompileOptions, progress: Progress, tasks: int) -> Iterator
             return found or untuned(task, options)
 
         yield choose
+
+
+def _tuner(options: CompileOptions, progress: Progress, tasks: int) -> AbstractContextManager[Tuning]:
+    """By measuring here, or by a model of what isn't here."""
+    if isinstance(options.target, CpuTarget):
+        from redfuser.tuning.tuner import tuning
+
+        return tuning(options, progress, tasks)
+    from redfuser.tuning.foreseen import foresight
+
+    return foresight(options, progress, tasks)

@@ -1,15 +1,21 @@
 """Modelled time. Always reported as modelled, never as measured.
 
-Two models: a roofline over compulsory traffic, which no kernel can beat, and :mod:`redfuser.tuning.costs.cpu`, which
-tells the candidates of one cascade apart.
+A roofline over compulsory traffic, which no kernel can beat; and :mod:`redfuser.tuning.costs.cpu` and
+:mod:`redfuser.tuning.costs.gpu`, which tell the candidates of one cascade apart.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redfuser.expr import index
 from redfuser.report.value import Traffic
 from redfuser.targets import CpuTarget, Target
+from redfuser.tile.ir import Schedule, Stream
+from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+
+#: What skipping leaves of a stream under a causal mask.
+LEFT_BY_SKIPPING = 0.55
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,14 @@ class Cost:
             f"{self.us:.4g} us: launch {self.launch:.3g}, arithmetic {self.arithmetic:.4g}, cache {self.cache:.4g}; "
             f"memory {self.memory:.4g} ({self.memory_bytes:,} bytes)"
         )
+
+
+def stream_length(stream: Stream, schedule: Schedule) -> float:
+    """Points that a stream runs over."""
+    if (stream.start, stream.stop) == (index(0), index(stream.axis.extent)):
+        return stream.axis.extent
+    skipped = LEFT_BY_SKIPPING if dict(schedule.options).get(SKIP_HIDDEN) else 1.0
+    return stream.axis.extent * skipped / schedule.segments
 
 
 def modelled_us(traffic: Traffic, target: Target) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backends import backend_for
@@ -17,6 +18,7 @@ from redfuser.records import digest
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.cache import Cache, cache_folder
+from redfuser.tuning.cost import Cost
 from redfuser.tuning.costs.calibrate import calibrated
 from redfuser.tuning.costs.cpu import CpuModel
 from redfuser.tuning.costs.rates import CpuRates
@@ -191,7 +193,14 @@ def _record(task: Task, winner: Winner, survey: Survey) -> Record:
     )
 
 
-def rank(survey: Survey, model: CpuModel) -> list[Candidate]:
+class Model(Protocol):
+    """Judges programs for one target."""
+
+    def cost(self, program: TileProgram) -> Cost:
+        """The modelled cost of one execution."""
+
+
+def rank(survey: Survey, model: Model) -> list[Candidate]:
     """The usual choice, then the others by modelled cost; equal ones in the order of the knobs."""
     first, *others = survey.candidates
     return [first, *sorted(others, key=lambda candidate: float(f"{model.cost(candidate.program).us:.3g}"))]

@@ -27,12 +27,11 @@ from redfuser.codegen.cpu.lowering.staging import Staging
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import COMPARISONS, Axis, Expr, Op, Tensor, axes_of, index
+from redfuser.expr import COMPARISONS, Axis, Expr, Op, Tensor, axes_of
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Phase, Reduce, Schedule, Statement, Store, Stream, TileProgram
 from redfuser.tile.sharing import EXPENSIVE, values
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
-from redfuser.tuning.cost import Cost
+from redfuser.tuning.cost import Cost, stream_length
 from redfuser.tuning.costs.rates import CpuRates
 
 #: Cost of an operator in exponentials; other expensive ones count as one and a half.
@@ -43,8 +42,6 @@ IN_FLIGHT, SETS = 8, 4
 TRANSPOSED, TRANSPOSED_ACROSS_PAGES, PAGE_BYTES = 0.25, 4.0, 4096
 #: Products of bytes in the time of one of float32, in tiles.
 TILE_PRODUCTS = 32
-#: What skipping leaves of a stream under a causal mask.
-LEFT_BY_SKIPPING = 0.55
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ class _Block:
     def _visit(self, body: Sequence[Statement], tiles: Mapping[Axis, int], times: float) -> Iterator[_Visit]:
         for leaf in merge_products(body):
             if isinstance(leaf, Stream):
-                length = self._length(leaf)
+                length = stream_length(leaf, self.schedule)
                 tile = max(min(leaf.tile, ceil(length)), 1)
                 yield from self._visit(leaf.body, {**tiles, leaf.axis: tile}, times * length / tile)
                 continue
@@ -154,13 +151,6 @@ class _Block:
             space = (*axes, leaf.over) if isinstance(leaf, Reduce | Product | BlockProduct) else axes
             strides = Strides(self.layouts, {a: tiles.get(a, a.extent) for a in space})
             yield _Visit(make_nest(leaf, strides, self.lanes), strides, times)
-
-    def _length(self, stream: Stream) -> float:
-        """Points a stream runs over."""
-        if (stream.start, stream.stop) == (index(0), index(stream.axis.extent)):
-            return stream.axis.extent
-        skipped = LEFT_BY_SKIPPING if dict(self.schedule.options).get(SKIP_HIDDEN) else 1.0
-        return stream.axis.extent * skipped / self.schedule.segments
 
     def arithmetic_ns(self) -> float:
         """Time of all vector instructions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TypeVar
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
@@ -16,9 +15,7 @@ from redfuser.tile.schedule import contiguous_axis, default_schedule, has_produc
 from redfuser.tile.strategies.build import build
 from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.skipping import SKIP_HIDDEN
-from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space
-
-T = TypeVar("T")
+from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct
 
 ROW_TILES = (64, 16, 32, 96, 128)
 STREAM_TILES = (64, 32, 128, 256)
@@ -83,29 +80,29 @@ class _CpuSpace:
 
     def _strategies(self) -> tuple[str, ...]:
         possible = ("single-segment", "multi-segment", "resident") if self.incremental else ("resident",)
-        return _first(self.default.strategy, possible)
+        return distinct(self.default.strategy, *possible)
 
     def _segments(self) -> tuple[int, ...]:
         along = any(self.cascade.axis in output.axes for output in self.cascade.outputs)
         if not self.incremental or along:
             return (1,)
         most = min(SEGMENTS_PER_CORE * self.target.cores, self.cascade.axis.extent // SHORTEST_SEGMENT)
-        return _first(self.default.segments, (1, *(n for n in (2, 4, 8, 16, 32, 64, 128) if n <= most)))
+        return distinct(self.default.segments, 1, *(n for n in (2, 4, 8, 16, 32, 64, 128) if n <= most))
 
     def _tiles(self, axis: Axis, sizes: tuple[int, ...]) -> tuple[int, ...]:
         usual = self.default.tile(axis)
-        return _first(usual, (*(n for n in sizes if n < axis.extent), *((1,) if usual == 1 else (axis.extent,)))[:6])
+        return distinct(usual, *(*(n for n in sizes if n < axis.extent), 1 if usual == 1 else axis.extent)[:6])
 
     def _stream_tiles(self) -> tuple[int, ...]:
         axis = self.cascade.axis
         sizes = STREAM_TILES if has_products(self.cascade) else (*ROW_CHUNKS, axis.extent)
-        return _first(self.default.tile(axis), tuple(max(min(n, axis.extent), 1) for n in sizes))
+        return distinct(self.default.tile(axis), *(max(min(n, axis.extent), 1) for n in sizes))
 
     def _lanes(self) -> tuple[str, ...]:
         rows = (self.row.name,) if self.row is not None else ()
         if has_products(self.cascade):
-            return _first(self.default.lanes, rows or ("",))
-        return _first(self.default.lanes, (*rows, self.cascade.axis.name))
+            return distinct(self.default.lanes, *(rows or ("",)))
+        return distinct(self.default.lanes, *rows, self.cascade.axis.name)
 
     def _vectors(self) -> tuple[int, ...]:
         widest = Machine.of(self.target).vectors
@@ -164,8 +161,3 @@ def on_chip_bytes(program: TileProgram) -> int:
     return max(
         sum(b.tensor.size * numpy_dtype(b.tensor.dtype).itemsize for b in phase.buffers) for phase in program.phases
     )
-
-
-def _first(usual: T, values: tuple[T, ...]) -> tuple[T, ...]:
-    """Distinct values, the usual one first."""
-    return tuple(dict.fromkeys((usual, *values)))

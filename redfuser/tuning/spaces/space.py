@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
+from typing import TypeVar
 
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.strategies.common import StrategyError
 
 Point = Mapping[str, str | int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,8 @@ class Space:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.knobs))
+
+
+def distinct(*values: T) -> tuple[T, ...]:
+    """Values of a knob, each once, in order: the usual one comes first."""
+    return tuple(dict.fromkeys(values))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
-from redfuser.errors import UnsupportedTargetError
 from redfuser.expr import axis
-from redfuser.targets import CpuTarget, load_target
+from redfuser.targets import CpuTarget
 from redfuser.tile import default_schedule, verify
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tuning.spaces import space_of
@@ -89,9 +86,3 @@ def test_what_exceeds_the_cache_is_excluded_by_name() -> None:
 def test_outputs_along_the_axis_are_never_cut_in_segments() -> None:
     found = survey(Rows(axis("i", 1), axis("l", 1 << 16)).softmax())
     assert {candidate.schedule.segments for candidate in found.candidates} == {1}
-
-
-def test_a_target_without_a_space_is_refused_by_name() -> None:
-    cascade = Rows().softmax()
-    with pytest.raises(UnsupportedTargetError, match="h800"):
-        space_of(cascade, derive(cascade), load_target("h800"))
