@@ -16,11 +16,11 @@ from redfuser.cascade.detection import Detection
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Backend, Placement
+from redfuser.codegen.backend import Assembly, Backend, Kernel, Placement
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
-from redfuser.fusion import Outcome, fuse, plan
+from redfuser.fusion import Outcome, fuse, plan, product_maker
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_cascade, describe_choice, describe_rejected, describe_target
 from redfuser.report.value import FusionReport, ModelInfo
@@ -97,12 +97,14 @@ def compile_analysis(
     backend = backend_for(options.target, options.fp32)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
-    if options.strict:
-        _require_all(analysis, outcomes)
-    progress.stage("generate the module")
-    assembly = backend.assemble(analysis.lowered.module, _placements(analysis, outcomes))
+        if options.strict:
+            _require_all(analysis, outcomes)
+        progress.stage("generate the module")
+        products = product_maker(options, backend, progress)
+        assembly = backend.assemble(analysis.lowered.module, _placements(analysis, outcomes), products)
     report = _report(analysis, outcomes, options)
     kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
+    kernels += assembly.kernels
     return CompiledModule(
         report=report,
         kernels=tuple(kernel.files() for kernel in kernels),
@@ -111,7 +113,7 @@ def compile_analysis(
         outputs=analysis.lowered.outputs,
         dims=analysis.lowered.dims,
         tuning_lock=_lock(analysis, options, outcomes).to_json(),
-        dump=_dump(analysis, outcomes, assembly, report),
+        dump=_dump(analysis, outcomes, kernels, assembly, report),
     )
 
 
@@ -291,10 +293,13 @@ def _lock(analysis: Analysis, options: CompileOptions, outcomes: Mapping[Cascade
 
 
 def _dump(
-    analysis: Analysis, outcomes: Mapping[Cascade, Outcome], assembly: Assembly, report: FusionReport
+    analysis: Analysis,
+    outcomes: Mapping[Cascade, Outcome],
+    kernels: Sequence[Kernel],
+    assembly: Assembly,
+    report: FusionReport,
 ) -> dict[str, object]:
     """The value of each stage, in the order of the stages; its text is what ``--dump`` writes."""
-    kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     return {
         "onnx": analysis.onnx,
         "lowered": analysis.lowered,

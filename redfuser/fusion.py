@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from redfuser.algebra import Memo
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Backend, Kernel
+from redfuser.codegen.backend import Backend, Kernel, ProductMaker
 from redfuser.errors import LockMissError
-from redfuser.options import CompileOptions
+from redfuser.options import CompileOptions, Progress
 from redfuser.reason import Reason
 from redfuser.records import digest
 from redfuser.report.value import Time, Traffic
@@ -139,6 +139,20 @@ def fuse(
 def _unprofitable(record: Record) -> Reason:
     times = f"{1 / record.gain:.1f} times slower fused, the best schedule being {record.schedule.strategy}"
     return Reason("slower-fused", "the unfused graph was measured to be faster", f"measured {times}")
+
+
+def product_maker(options: CompileOptions, backend: Backend, progress: Progress) -> ProductMaker:
+    """Makes kernels of lone matrix products, which locks and tuning leave alone; notes what stays without one."""
+    plain = replace(options, lock=None, locked=False)
+    memo: Memo = {}
+
+    def make(cascade: Cascade, name: str) -> Kernel | None:
+        outcome = fuse(cascade, name, plain, backend, memo=memo)
+        if outcome.reason is not None:
+            progress.note(f"{name} is left to TVM: {outcome.reason}")
+        return outcome.kernel
+
+    return make
 
 
 def _sealed(record: Record, kernel: Kernel, options: CompileOptions) -> Record:

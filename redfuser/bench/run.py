@@ -18,6 +18,7 @@ from redfuser.bench.timing import interleaved
 from redfuser.bench.workload import Case, known_case
 from redfuser.driver import Analysis, analyze, compile_analysis
 from redfuser.errors import UsageError
+from redfuser.fusion import product_maker
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_target
 from redfuser.report.value import FusionReport
@@ -126,7 +127,9 @@ class Bench:
         """Writes the module in which every cascade stays as TVM lowered it."""
         from redfuser.codegen.backends import backend_for
 
-        return backend_for(self.options.target, self.options.fp32).assemble(analysis.lowered.module, []).write
+        with backend_for(self.options.target, self.options.fp32) as backend:
+            products = product_maker(self.options, backend, self.progress)
+            return backend.assemble(analysis.lowered.module, [], products).write
 
     def load(self, analysis: Analysis, write: Any, feeds: Mapping[str, Any]) -> Side:
         """A module, written and loaded."""

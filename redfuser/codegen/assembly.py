@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 from tvm.support import cc
 
+from redfuser.codegen.backend import Kernel
 from redfuser.codegen.sources import keep_sources_apart
 from redfuser.errors import MissingToolError
 
@@ -30,6 +31,7 @@ class Assembly:
             ``remainder`` calls it.
         calls: kernel name -> how often ``main`` calls it.
         link_options: further options for the linker.
+        kernels: made while it was put together.
     """
 
     module: tvm.IRModule
@@ -37,6 +39,7 @@ class Assembly:
     schedules: Mapping[str, str]
     calls: Mapping[str, int]
     link_options: tuple[str, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
 
     def write(self, path: Path) -> None:
         """Write the shared library.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,8 +55,16 @@ class Placement:
     outputs: tuple[Any, ...]
 
 
+#: Makes the kernel of a lone matrix product, a canonical cascade, under a name; None leaves it to the back end.
+ProductMaker = Callable[[Cascade, str], Kernel | None]
+
+
 class Assembly(Protocol):
     """A whole model as machine code."""
+
+    @property
+    def kernels(self) -> Sequence[Kernel]:
+        """Kernels made while it was put together."""
 
     def write(self, path: Path) -> None:
         """Write the shared library.
@@ -97,9 +105,12 @@ class Backend(Protocol):
             seed: of the inputs it is checked on.
         """
 
-    def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
+    def assemble(
+        self, module: IRModule, placements: Sequence[Placement], products: ProductMaker | None = None
+    ) -> Assembly:
         """The whole model: kernels in their places, the rest compiled.
 
         Args:
             module: of a :class:`redfuser.frontend.LoweredModel`.
+            products: for back ends that multiply matrices as they compute cascades.
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Kernel, Placement
+from redfuser.codegen.backend import Assembly, Kernel, Placement, ProductMaker
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
 
@@ -54,8 +54,10 @@ class CpuBackend:
         error = check_compiled(program, kernel, self.target, seed)
         return Kernel(program, function, {"kernel.tir": f"{function.script()}\n"}, used, error)
 
-    def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
-        """One library of LLVM machine code."""
+    def assemble(
+        self, module: IRModule, placements: Sequence[Placement], products: ProductMaker | None = None
+    ) -> Assembly:
+        """One library of LLVM machine code; products are scheduled with the rest."""
         from redfuser.codegen.cpu.module import assemble
         from redfuser.codegen.cpu.packed import Packed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Kernel, Placement
+from redfuser.codegen.backend import Assembly, Kernel, Placement, ProductMaker
 from redfuser.codegen.refusal import Refused
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
@@ -75,12 +75,14 @@ class GpuBackend:
                 raise Refused("spills", f"{kernel.name} doesn't fit the registers", str(kernel.resources))
         return Kernel(program, built, _texts(built), dict(_resources(built)))
 
-    def assemble(self, module: IRModule, placements: Sequence[Placement]) -> Assembly:
+    def assemble(
+        self, module: IRModule, placements: Sequence[Placement], products: ProductMaker | None = None
+    ) -> Assembly:
         """One library; every kernel as machine code for the target."""
         from redfuser.codegen.gpu.module import Fused, assemble
 
         fused = [Fused(p.kernel.code, p.inputs, p.outputs) for p in placements]
-        return assemble(module, fused, self.target)
+        return assemble(module, fused, self.target, products)
 
     def _started(self) -> Builder:
         from redfuser.codegen.gpu.build import Builder

@@ -14,10 +14,12 @@ import tvm
 from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
+from redfuser.codegen.backend import ProductMaker
 from redfuser.codegen.gpu.launch import build_programs, program_symbol, static_object
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder import machine_code, schedule_remainder
 from redfuser.codegen.gpu.remainder.device import PIPELINE
+from redfuser.codegen.gpu.remainder.products import find_products
 from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.value import GpuProgram
 from redfuser.codegen.rewire import Replacement, rewire
@@ -54,23 +56,31 @@ class Fused:
     outputs: tuple[relax.Var, ...]
 
 
-def assemble(module: tvm.IRModule, fused: Sequence[Fused], target: GpuTarget) -> Assembly:
+def assemble(
+    module: tvm.IRModule, fused: Sequence[Fused], target: GpuTarget, products: ProductMaker | None = None
+) -> Assembly:
     """Compile a lowered model.
 
     Args:
         module: of a :class:`redfuser.frontend.LoweredModel`.
+        products: makes kernels of lone matrix products; without it TVM does.
 
     Raises:
         ValueError: a fused program depends on itself.
         MissingToolError, CudaError: see :mod:`redfuser.codegen.gpu.tools.toolkit`.
     """
     machine = tvm.target.Target({"kind": "cuda", "arch": target.arch.rstrip("af")}, host=HOST)
-    programs = {each.program.name: each.program for each in fused}
     module = fuse_elementwise(rewire(module, [_replacement(each) for each in fused]))
+    calls = find_products(module, products) if products is not None else ()
+    lone = [Fused(call.product.kernel.code, call.inputs, (call.output,)) for call in calls]
+    module = rewire(module, [_replacement(each) for each in lone])
     module, kinds = schedule_remainder(module, machine)
+    programs = {each.program.name: each.program for each in (*fused, *lone)}
     executable = _build(module, list(programs.values()), machine, target.arch)
-    kinds |= {program_symbol(name): "fused" for name in programs}
-    return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS)
+    for kind, group in (("fused", fused), ("product", lone)):
+        kinds |= {program_symbol(each.program.name): kind for each in group}
+    kernels = {call.product.kernel.program.name: call.product.kernel for call in calls}
+    return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS, tuple(kernels.values()))
 
 
 def _replacement(each: Fused) -> Replacement:

@@ -10,6 +10,7 @@ from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.emission.geometry import power_of_two
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
+from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
@@ -44,6 +45,9 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
         target: the GPU.
     """
     incremental = streams(cascade, derivation)
+    shape = product_shape(cascade)
+    if shape is not None:
+        return product_schedules(shape, incremental, target)
     rows = stationary_row(cascade) if has_products(cascade) else None
     if rows is not None:
         return tuple(dict.fromkeys(_Products(cascade, incremental, target, rows).schedules()))

@@ -22,6 +22,9 @@ LOW = f"T.if_then_else({{0}} == {HIGH}, T.float32(0), ({{0}}) - {HIGH})"
 #: Option of a schedule: warps share out the columns of matrix products, where rows are too few or too wide.
 BY_COLUMNS = "by-columns"
 
+#: Option of a schedule: warps share out rows and columns, so that each reads fewer elements of wide operands.
+SQUARE = "square"
+
 
 def write_contract(block: Block, statement: Contract, clear: bool) -> None:
     """``target += left · right``.
@@ -88,7 +91,8 @@ def _gemm(block: Block, statement: Contract, left: Operand, right: Operand, clea
     arguments = [left.name, right.name, sums]
     arguments += ["transpose_A=True"] if left.axes[0] == over else []
     arguments += ["transpose_B=True"] if right.axes[1] == over else []
-    arguments += [f"policy=T.GemmWarpPolicy.{'FullCol' if block.options.get(BY_COLUMNS) else 'FullRow'}"]
+    policy = "FullCol" if block.options.get(BY_COLUMNS) else "Square" if block.options.get(SQUARE) else "FullRow"
+    arguments += [f"policy=T.GemmWarpPolicy.{policy}"]
     arguments += ["clear_accum=True"] if clear or exact else []
     block.lines.add(f"T.gemm({', '.join(arguments)})")
     if exact:

@@ -1,0 +1,102 @@
+"""Matrix products that no cascade took, with what follows them, as tile programs. Imports TVM: import it lazily.
+
+TVM's own schedules know tensor cores for half precision only, and don't overlap copies with products. A lone product is
+a cascade of one reduction, so it goes the way of all cascades.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax, tirx
+
+from redfuser.cascade.ancestry import Ancestry
+from redfuser.cascade.assembly.assemble import Assembler
+from redfuser.cascade.assembly.frontier import NotSeparable
+from redfuser.cascade.assembly.placement import NotPlaceable
+from redfuser.cascade.canonical import Canonical, canonicalise
+from redfuser.cascade.graph import Graph
+from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
+from redfuser.codegen.backend import Kernel, ProductMaker
+from redfuser.codegen.gpu.product_schedule import product_shape
+
+#: Types whose products tensor cores add up in float32.
+DTYPES = frozenset({"float16", "bfloat16", "float32"})
+
+
+@dataclass(frozen=True)
+class Product:
+    """A kernel for a PrimFunc of one matrix product.
+
+    Args:
+        kernel: for the cascade.
+        order: for each of the kernel's inputs, the place of its tensor among the PrimFunc's parameters.
+    """
+
+    kernel: Kernel
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ProductCall:
+    """A place in ``main`` that a product takes: what it reads, and the variable it defines."""
+
+    product: Product
+    inputs: tuple[relax.Expr, ...]
+    output: relax.Var
+
+
+def find_products(module: tvm.IRModule, make: ProductMaker) -> tuple[ProductCall, ...]:
+    """Every call of a PrimFunc that is one matrix product and for which a kernel is made.
+
+    Args:
+        module: element-wise operations are fused already.
+    """
+    made: dict[str, Product | None] = {}
+    calls = []
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
+                continue
+            name = value.args[0].name_hint
+            if name not in made:
+                number = sum(product is not None for product in made.values())
+                made[name] = _make(module[value.args[0]], f"product_{number}", make)
+            product = made[name]
+            if product is not None:
+                arguments = value.args[1].fields
+                calls.append(ProductCall(product, tuple(arguments[k] for k in product.order), binding.var))
+    return tuple(calls)
+
+
+def _make(function: tirx.PrimFunc, name: str, make: ProductMaker) -> Product | None:
+    product = read_product(function)
+    kernel = make(product.cascade, name) if product is not None else None
+    if product is None or kernel is None:
+        return None
+    parameters = [str(function.buffer_map[p].name) for p in function.params]
+    return Product(kernel, tuple(parameters.index(tensor) for tensor in product.inputs))
+
+
+def read_product(function: tirx.PrimFunc) -> Canonical | None:
+    """The cascade of one matrix product that a PrimFunc is, epilogue included; ``None`` if it is anything else."""
+    try:
+        fragment = extract_primfunc(function)
+    except NotExtractable:
+        return None
+    *inputs, output = fragment.parameters
+    names = [tensor.name for tensor in fragment.parameters]
+    folds = [d for d in fragment.definitions if d.reduced]
+    if len(folds) != 1 or len(set(names)) < len(names) or any(t.dtype not in DTYPES for t in (*inputs, output)):
+        return None
+    definitions = {definition.tensor.name: definition for definition in fragment.definitions}
+    graph = Graph(definitions, frozenset(names), frozenset(), frozenset({output.name}), {}, {"": ()})
+    try:
+        cascade = Assembler(graph, Ancestry(graph), [folds[0].tensor.name]).build("product")
+    except (NotPlaceable, NotSeparable):
+        return None
+    if product_shape(cascade) is None or [o.tensor.name for o in cascade.outputs] != [output.name]:
+        return None
+    return canonicalise(cascade)

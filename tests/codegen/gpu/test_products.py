@@ -1,0 +1,144 @@
+"""Lone matrix products: read from PrimFuncs, scheduled, put in their places, and right in the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm")
+
+from tvm import relax
+
+from redfuser.accuracy import compare
+from redfuser.algebra import derive
+from redfuser.cascade.model import Cascade
+from redfuser.cascade.precision.widen import widen
+from redfuser.codegen.assembly import fuse_elementwise
+from redfuser.codegen.backend import Kernel
+from redfuser.codegen.gpu import Builder
+from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
+from redfuser.codegen.gpu.remainder.products import find_products, read_product
+from redfuser.codegen.gpu.tools.toolchain import Toolchain
+from redfuser.options import Fp32
+from redfuser.tile import build, interpret, verify
+from redfuser.tile.ir import TileProgram
+from tests.codegen.gpu.programs import gpu, random_inputs
+from tests.codegen.gpu.test_remainder import last_function, module, var
+from tests.emulator.emulator import poisoned, run_program
+from tests.emulator.library import needs_compiler
+
+Shape = tuple[int, ...]
+
+
+def layer(x: relax.Var, w: relax.Var, bias: relax.Var, rest: relax.Var) -> relax.Expr:
+    """A product with a bias, an activation and a residual."""
+    shifted = relax.op.add(relax.op.matmul(x, w), bias)
+    return relax.op.add(relax.op.multiply(shifted, relax.op.sigmoid(shifted)), rest)
+
+
+def cascade(rows: Shape, inner: int, columns: int, dtype: str) -> Cascade:
+    """A layer as the back end reads it, computed in float32."""
+    given = [
+        *(var("x", (*rows, inner), dtype), var("w", (inner, columns), dtype)),
+        *(var("b", (columns,), dtype), var("r", (*rows, columns), dtype)),
+    ]
+    found = read_product(last_function(given, lambda: layer(*given)))
+    assert found is not None
+    return widen(found.cascade)
+
+
+def test_a_product_is_read_with_what_follows_it() -> None:
+    found = cascade((2, 24), 48, 32, "float16")
+    shape = product_shape(found)
+    assert shape is not None and (shape.rows.extent, shape.columns.extent, shape.blocks, shape.item) == (24, 32, 2, 2)
+    assert [tensor.shape for tensor in found.inputs] == [(2, 24, 48), (48, 32), (32,), (2, 24, 32)]
+    assert found.outputs[0].tensor.dtype == "float16"
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes", "dtype"),
+    [
+        (lambda x, w: relax.op.matmul(x, w), ((1, 64), (64, 32)), "float32"),  # a vector
+        (lambda x, w: relax.op.matmul(x, w), ((8, 64), (64, 32)), "float64"),
+        (lambda x, w: relax.op.sum(relax.op.multiply(x, w), axis=[1]), ((8, 64), (8, 64)), "float32"),
+        (lambda x, w: relax.op.nn.softmax(relax.op.add(x, w)), ((8, 64), (8, 64)), "float32"),
+    ],
+)
+def test_anything_else_is_left_to_tvm(body: Callable[..., relax.Expr], shapes: tuple[Shape, Shape], dtype: str) -> None:
+    x, w = (var(name, shape, dtype) for name, shape in zip("xw", shapes, strict=True))
+    assert read_product(last_function([x, w], lambda: body(x, w))) is None
+
+
+@pytest.mark.parametrize("target", ["a10", "a100-80g", "h800"])
+def test_schedules_fill_the_device_and_fit_it(target: str) -> None:
+    device = gpu(target)
+    small, large = (product_shape(cascade((n,), k, n, "float16")) for n, k in ((128, 4096), (4096, 512)))
+    assert small is not None and large is not None
+    for shape in (small, large):
+        for schedule in product_schedules(shape, True, device):
+            tiles, stages = dict(schedule.tiles), dict(schedule.options)["stages"]
+            rows, columns, over = (tiles[axis.name] for axis in (shape.rows, shape.columns, shape.over))
+            assert stages * over * (rows + columns) * 2 <= device.shared_block_kb * 1024
+    assert product_schedules(small, True, device)[0].segments > 1, "four blocks would leave the device idle"
+    assert all(schedule.segments == 1 for schedule in product_schedules(small, False, device))
+    assert product_schedules(large, True, device)[0].segments == 1
+
+
+def test_every_call_is_found_with_its_arguments_in_the_kernel_s_order() -> None:
+    x, w, bias = var("x", (16, 32)), var("w", (32, 32)), var("b", (32,))
+
+    def body() -> relax.Expr:
+        once = relax.op.add(bias, relax.op.matmul(x, w))
+        return relax.op.add(bias, relax.op.matmul(once, w))
+
+    asked: list[str] = []
+
+    def make(found: Cascade, name: str) -> Kernel:
+        asked.append(name)
+        program = TileProgram(name, found.inputs, tuple(o.tensor for o in found.outputs), (), ())
+        return Kernel(program, None, {}, {})
+
+    fused = fuse_elementwise(module([x, w, bias], body))
+    calls = find_products(fused, make)
+    assert asked == ["product_0"] and len(calls) == 2
+    for call in calls:
+        shapes = [tuple(int(extent) for extent in value.struct_info.shape) for value in call.inputs]
+        assert shapes == [tensor.shape for tensor in call.product.kernel.program.inputs]
+    assert find_products(fused, lambda found, name: None) == ()
+
+
+CASES = {
+    "whole": ("h800", (64,), 64, 64, "float16", "tf32"),
+    "ragged": ("h800", (2, 70), 200, 72, "bfloat16", "tf32"),
+    "in-pieces": ("h800", (24,), 1024, 96, "float16", "tf32"),
+    "ampere": ("a10", (130,), 136, 200, "float16", "tf32"),
+    "single": ("a100-80g", (48,), 100, 64, "float32", "tf32"),
+    "split": ("h800", (32,), 64, 40, "float32", "3xtf32"),
+    "plain": ("a10", (16,), 64, 40, "float32", "ieee"),
+}
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("name", CASES)
+def test_products_in_the_emulator(name: str, toolchain: Toolchain) -> None:
+    target, rows, inner, columns, dtype, fp32 = CASES[name]
+    found = cascade(rows, inner, columns, dtype)
+    shape, derivation = product_shape(found), derive(found)
+    assert shape is not None
+    program = build(found, derivation, product_schedules(shape, derivation.incremental, gpu(target))[0], "product_0")
+    verify(program)
+    mode: Fp32 = fp32  # type: ignore[assignment]
+    with Builder(workers=1, cache=None, fp32=mode) as builder:
+        code = builder.build(program, gpu(target))
+    inputs = random_inputs(found)
+    inputs["x0"][(0,) * len(rows)] = np.nan
+    arrays = {**inputs, **{tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in program.outputs}}
+    run_program(code, arrays)
+    exact, rounded = interpret(program, inputs, "float64"), interpret(program, inputs)
+    for tensor in program.outputs:
+        rule = "tf32" if (dtype, fp32) == ("float32", "tf32") else dtype
+        accuracy = compare(arrays[tensor.name], exact[tensor.name], rounded[tensor.name], rule)
+        assert accuracy.passed, f"{tensor.name}: {accuracy}"
