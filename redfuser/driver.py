@@ -14,7 +14,6 @@ from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.detect import detect
 from redfuser.cascade.detection import Detection
 from redfuser.cascade.graph import Graph
-from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Backend, Kernel, Placement
 from redfuser.codegen.backends import backend_for
@@ -157,7 +156,8 @@ def bundle_model(
     Raises:
         RedFuserError: one of its subclasses.
     """
-    from redfuser.artifact.bundle import BundledKernel, Peer, write_bundle
+    from redfuser.artifact.bundle import write_bundle
+    from redfuser.bundling import bundled
 
     if isinstance(options.target, CpuTarget):
         raise UsageError(f"a bundle is for a GPU, and {options.target.name} is none", "give a GPU target, say h800")
@@ -167,22 +167,10 @@ def bundle_model(
     _require_supported(analysis, options)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress)
-    names = {analysis.canonical[found.name].cascade: analysis.canonical[found.name].inputs
-             for found in analysis.detection.cascades}  # fmt: skip
-    given = [str(parameter.name_hint) for parameter in analysis.lowered.module["main"].params]
-    kernels = []
-    for cascade, outcome in outcomes.items():
-        if outcome.kernel is None:
-            continue
-        program, peer = outcome.kernel.program, None
-        if case is not None and case.torch and sorted(names[cascade]) == sorted(given):
-            inputs = {name: tensor.name for name, tensor in zip(names[cascade], cascade.inputs, strict=True)}
-            peer = Peer(case.torch, tuple(inputs[name] for name in given), case.arguments)
-        moved = outcome.traffic.read_bytes + outcome.traffic.write_bytes
-        tf32 = options.fp32 == "tf32"
-        kernels.append(BundledKernel(classify(cascade), moved, program, outcome.kernel.code, tf32, peer))
     progress.stage("write the bundle")
-    write_bundle(folder, analysis.onnx.path.name, options.target, tuple(kernels), options.seed)
+    write_bundle(
+        folder, analysis.onnx.path.name, options.target, bundled(analysis, outcomes, options, case), options.seed
+    )
     return _report(analysis, outcomes, options)
 
 
