@@ -1,6 +1,7 @@
 """Time a whole model against ONNX Runtime with as many threads, and show where the time goes.
 
     python -m tests.bench.model MODEL.onnx --dim batch=1 --dim seq=128 --threads 2
+    python -m tests.bench.model bert-base-8x512 --layers 2 --threads 1   # a case of configs/workloads/models.toml
 
 Calls take turns in blocks, so that other load on the machine falls on both alike; the median of all calls is shown.
 """
@@ -9,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +27,8 @@ from redfuser.bench.timing import interleaved
 def main() -> None:
     """Compile the model, time it, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", help="an ONNX file, or a case of the workload of whole models")
+    parser.add_argument("--layers", type=int, help="of a case, fewer than it has: equal layers take equal times")
     parser.add_argument("--dim", action="append", default=[], help="NAME=EXTENT")
     parser.add_argument("--shape", action="append", default=[], help="INPUT=EXTENTxEXTENT")
     parser.add_argument("--threads", type=int, default=2)
@@ -32,8 +37,9 @@ def main() -> None:
     parser.add_argument("--unfused", action="store_true", help="leave every cascade as it is")
     arguments = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
-    ours, feeds = compile_model(arguments)
-    peer = onnx_runtime(arguments.model, arguments.threads)
+    with model_file(arguments.model, arguments.layers) as path:
+        ours, feeds = compile_model(path, arguments)
+        peer = onnx_runtime(path, arguments.threads)
     check(ours.run(feeds), peer(feeds))
     times = interleaved({"redfuser": lambda: ours.run(feeds), "onnxruntime": lambda: peer(feeds)}, arguments.rounds)
     for name, taken in times.items():
@@ -62,34 +68,49 @@ class Compiled:
         return {name: array.numpy() for name, array in zip(self.outputs, results, strict=True)}
 
 
-def compile_model(arguments: argparse.Namespace) -> tuple[Compiled, dict[str, np.ndarray]]:
-    """Compile, and make inputs: small integers, normal numbers."""
+@contextmanager
+def model_file(model: str, layers: int | None) -> Iterator[Path]:
+    """The file, or a temporary one that a case of the workload is written to."""
+    from redfuser.bench.workload import load_workload
+
+    if model.endswith(".onnx"):
+        yield Path(model)
+        return
+    case = {case.name: case for case in load_workload("models").cases}[model]
+    if layers is not None:
+        case = replace(case, arguments={**case.arguments, "layers": layers})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(case.model().SerializeToString())
+        yield path
+
+
+def compile_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, dict[str, np.ndarray]]:
+    """Compile, and make plausible inputs."""
     from redfuser.codegen.cpu.module import assemble
     from redfuser.driver import compile_model as fused
     from redfuser.frontend import load_model, lower
     from redfuser.options import CompileOptions, Silent, parse_dims, parse_shapes
+    from redfuser.oracle import random_inputs
     from redfuser.targets import CpuTarget, load_target
 
     target = load_target("cpu")
     assert isinstance(target, CpuTarget)
     dims, shapes = parse_dims(arguments.dim), parse_shapes(arguments.shape)
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "module.so"
         if arguments.unfused:
-            compiled = lower(load_model(arguments.model), dims, shapes)
+            compiled = lower(load_model(path), dims, shapes)
             assemble(compiled.module, [], target).write(library)
         else:
-            compiled = fused(arguments.model, CompileOptions(target, dims, shapes), Silent())
+            compiled = fused(path, CompileOptions(target, dims, shapes), Silent())
             compiled.module_writer(library)
         ours = Compiled(library, [s.name for s in compiled.inputs], [s.name for s in compiled.outputs])
-    print(f"compiled in {time.perf_counter() - start:.1f} s")
-    rng = np.random.default_rng(0)
-    feeds = {}
-    for spec in compiled.inputs:
-        values = rng.standard_normal(spec.shape) if "float" in spec.dtype else rng.integers(0, 2, spec.shape)
-        feeds[spec.name] = values.astype(spec.dtype)
-    return ours, feeds
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    seconds = f"{time.perf_counter() - start:.1f} s, {time.process_time() - used:.1f} s of a processor"
+    print(f"compiled in {seconds}, {peak} MB at most")
+    return ours, random_inputs(compiled.inputs, 0)
 
 
 def onnx_runtime(model: Path, threads: int) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:

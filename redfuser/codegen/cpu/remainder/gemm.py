@@ -20,7 +20,7 @@ from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
-from redfuser.extents import is_symbolic, most
+from redfuser.extents import Extent, is_symbolic, least, most
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -65,20 +65,27 @@ class _Product:
             self._write_blocks(index(self.tiling.blocks), self.tiling.blocks)
 
     def _write_symbolic(self) -> None:
-        """Blocks of some tiles, as many as there are rows for; fewer rows than a tile has are taken one by one."""
+        """Blocks of some tiles, as many as there are rows for; fewer rows than a tile has go through lower ones."""
         extent, wide = self.work.row.extent, self.tiling
-        rows = self.builder.index(index(extent))
-        for tiling in dict.fromkeys((wide, replace(wide, rows=1))):
-            self.tiling, self.tiles = tiling, SYMBOLIC_TILES
-            enough = rows >= self.builder.number(wide.rows)
-            with self.builder.when(enough if tiling is wide else rows < self.builder.number(wide.rows)):
-                most_tiles = -(-most(extent) // tiling.rows)
-                needed = op("floordiv", index(extent + tiling.rows - 1), index(tiling.rows))
-                needed = self.builder.coordinate("row_tiles", needed, most_tiles + 1)
-                blocks = op("floordiv", op("add", needed, index(self.tiles - 1)), index(self.tiles))
-                most_blocks = -(-most_tiles // self.tiles)
-                blocks = self.builder.coordinate("row_blocks", blocks, most_blocks + 1)
-                self._write_blocks(blocks, most_blocks, needed)
+        rows, self.tiles = self.builder.index(index(extent)), SYMBOLIC_TILES
+        above = most(extent) + 1
+        for height in _heights(wide.rows, extent):
+            self.tiling = replace(wide, rows=height)
+            fewest, too_many = self.builder.number(height), self.builder.number(above)
+            with self.builder.when(rows >= fewest), self.builder.when(rows < too_many):
+                self._write_some()
+            above = height
+
+    def _write_some(self) -> None:
+        """The blocks of a number of rows that is known on the call only."""
+        extent, height = self.work.row.extent, self.tiling.rows
+        most_tiles = -(-most(extent) // height)
+        needed = op("floordiv", index(extent + height - 1), index(height))
+        needed = self.builder.coordinate("row_tiles", needed, most_tiles + 1)
+        blocks = op("floordiv", op("add", needed, index(self.tiles - 1)), index(self.tiles))
+        most_blocks = -(-most_tiles // self.tiles)
+        blocks = self.builder.coordinate("row_blocks", blocks, most_blocks + 1)
+        self._write_blocks(blocks, most_blocks, needed)
 
     def _write_blocks(self, blocks: Expr, most_blocks: int, needed: Expr | None = None) -> None:
         """The tasks: blocks of rows by panels of columns.
@@ -253,6 +260,13 @@ class _Product:
 
     def _put(self, array: Tensor, row: Expr, vector: Expr, value: PrimExpr) -> None:
         self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)
+
+
+def _heights(rows: int, extent: Extent) -> list[int]:
+    """Rows of the register tiles that a symbolic number of rows needs: one that has enough of them is the last."""
+    heights = [height for height in dict.fromkeys((rows, -(-rows // 2), 1)) if height <= most(extent)]
+    enough = next((n for n, height in enumerate(heights) if height <= least(extent)), len(heights) - 1)
+    return heights[: enough + 1]
 
 
 def _digits(number: Expr, extents: Sequence[Expr]) -> list[Expr]:

@@ -14,8 +14,8 @@ from redfuser.artifact.load import LoadedModel
 from redfuser.oracle import run_onnxruntime
 from redfuser.signature import DimRange
 
-#: Fewer rows than a register tile has, its multiples and their neighbours, several blocks of rows.
-ROWS = [1, 2, 3, 11, 12, 13, 14, 27, 64, 97, 130, 300]
+#: Fewer rows than a register tile has, than half of one, its multiples and their neighbours, several blocks of rows.
+ROWS = [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 27, 64, 97, 130, 300]
 
 
 @pytest.fixture(scope="module")
