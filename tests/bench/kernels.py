@@ -101,11 +101,12 @@ def module(workload: Workload, artifact: Path) -> tuple[Run, Feeds]:
     """The compiled module on tensors that are in place, and what is in them."""
     from redfuser.artifact.load import load
     from redfuser.artifact.manifest import MODULE
+    from redfuser.bench.place import processor
     from redfuser.bench.sides import module as side
 
     specs = load(artifact).inputs
     feeds = {spec.name: workload.feed(spec.name, tuple(map(int, spec.shape)), spec.dtype) for spec in specs}
-    return side(artifact / MODULE, specs, feeds), feeds
+    return side(artifact / MODULE, specs, feeds, processor()), feeds
 
 
 def onnx_runtime(proto: Any, feeds: Feeds, threads: int) -> Run:

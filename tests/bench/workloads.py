@@ -143,7 +143,7 @@ def quantised(tokens: int, inner: int, columns: int) -> Workload:
         return quantised_matmul(tokens, inner, columns)
 
     def peer(x: Any, w: Any) -> Any:
-        from redfuser.bench.torch_peers import quantised_matmul
+        from redfuser.artifact.runner.torch_peers import quantised_matmul
 
         return quantised_matmul(x, w)
 

@@ -8,6 +8,7 @@ from onnx import TensorProto
 from tvm import relax
 from tvm.relax import op as R
 
+from redfuser.frontend.converters.bytes import integer_product, of_rows
 from redfuser.frontend.converters.common import (
     HALF,
     Attributes,
@@ -132,35 +133,18 @@ def convert_dynamic_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes:
 def convert_q_linear_mat_mul(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """QLinearMatMul: an exact integer product, scaled and quantised again."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-    left = _less_zero(bb, a, a_zero, rows=True)
-    product = bb.emit(R.matmul(left, _less_zero(bb, b, b_zero, rows=False), out_dtype="int32"))
-    left_scale = _of_rows(bb, _cast(bb, a_scale, "float32"), a)
+    product = integer_product(bb, a, a_zero, b, b_zero)
+    left_scale = of_rows(bb, _cast(bb, a_scale, "float32"), a)
     factor = bb.emit(R.multiply(left_scale, _cast(bb, b_scale, "float32")))
-    factor = bb.emit(R.divide(factor, _of_rows(bb, _cast(bb, y_scale, "float32"), a)))
+    factor = bb.emit(R.divide(factor, of_rows(bb, _cast(bb, y_scale, "float32"), a)))
     scaled = bb.emit(R.multiply(bb.emit(R.astype(product, "float32")), factor))
-    shift = _of_rows(bb, _cast(bb, y_zero, "float32"), a)
+    shift = of_rows(bb, _cast(bb, y_zero, "float32"), a)
     return quantised(bb, scaled, shift, output_type(attributes), attributes)
 
 
 def convert_mat_mul_integer(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """MatMulInteger: int32 sums of exact products."""
-    a = _less_zero(bb, inputs[0], optional(inputs, 2), rows=True)
-    return R.matmul(a, _less_zero(bb, inputs[1], optional(inputs, 3), rows=False), out_dtype="int32")
-
-
-def _less_zero(bb: relax.BlockBuilder, data: relax.Expr, zero: relax.Expr | None, rows: bool) -> relax.Expr:
-    """A factor of an integer product less its zero point, which may be one for each row, or each column."""
-    value = _cast(bb, data, "int32")
-    if zero is None:
-        return value
-    offset = _cast(bb, zero, "int32")
-    return bb.emit(R.subtract(value, _of_rows(bb, offset, data) if rows else offset))
-
-
-def _of_rows(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr) -> relax.Expr:
-    """A vector with an entry for each row as a column; anything else as it is."""
-    is_vector = rank_of(value) == 1 and rank_of(data) > 1 and extents_of(value) != (1,)
-    return bb.emit(R.expand_dims(value, -1)) if is_vector else value
+    return integer_product(bb, inputs[0], optional(inputs, 2), inputs[1], optional(inputs, 3))
 
 
 def _aligned(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr, axis: int, block: int) -> relax.Expr:

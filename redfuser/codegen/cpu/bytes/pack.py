@@ -34,19 +34,19 @@ def write_packing(builder: Builder, source: Matrix, packed: Array, panels: Panel
     with builder.loop("group", full, "parallel" if full > 1 else "serial") as group:
         if full:
             first = op("mul", group, index(ABREAST))
-            _columns(builder, source, target, panels, first, op("mul", first, index(COLUMNS)), ABREAST)
+            write_columns(builder, source, target, panels, first, op("mul", first, index(COLUMNS)), ABREAST)
     if rest:
         first = index(full * ABREAST)
-        _columns(builder, source, target, panels, first, index(full * ABREAST * COLUMNS), rest)
+        write_columns(builder, source, target, panels, first, index(full * ABREAST * COLUMNS), rest)
     moved = len(panels.starts) - aligned
     if moved:
-        _columns(builder, source, target, panels, index(aligned), index(panels.starts[aligned]), moved)
+        write_columns(builder, source, target, panels, index(aligned), index(panels.starts[aligned]), moved)
 
 
-def _columns(
+def write_columns(
     builder: Builder, source: Matrix, target: Matrix, panels: Panels, first: Expr, column: Expr, count: int
 ) -> None:
-    """Some panels side by side, from the matrix' column ``column`` on, four rows at a time."""
+    """Pack some panels side by side, from the matrix' column ``column`` on, four rows at a time."""
     full, rest = divmod(panels.depth, QUAD)
 
     def write(quad: Expr, rows: int) -> None:

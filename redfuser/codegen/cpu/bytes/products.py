@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from redfuser.codegen.cpu.bytes.block import Block, request_tiles, write_block
 from redfuser.codegen.cpu.bytes.matrix import Matrix
-from redfuser.codegen.cpu.bytes.pack import write_packing
+from redfuser.codegen.cpu.bytes.pack import write_columns, write_packing
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
 from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.region import Region
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 BYTES = ("int8", "uint8")
+
+#: Blocks of rows that pack what they need each for themselves: so a large weight isn't written to memory again.
+FEW_BLOCKS = 2
 
 
 def take_out(program: TileProgram) -> TileProgram:
@@ -94,7 +97,8 @@ def _checked(left: Load, right: Load, contract: Contract, phase: Phase, program:
     if not fits or not padded or (row in tiles and tiles[row] % ROWS and tiles[row] != row.extent):
         return None
     panels = Panels(over.extent, column.extent, block)
-    return BlockProduct(contract.target, left, right, row, column, over, panels)
+    few_rows = -(-row.extent // tiles.get(row, row.extent)) <= FEW_BLOCKS
+    return BlockProduct(contract.target, left, right, row, column, over, panels, few_rows)
 
 
 def _row_axes(left: Load) -> list[Axis]:
@@ -143,7 +147,7 @@ class ByteProducts:
         granted: whether there may be tiles; None on processors without.
         flat: tensors of left factors -> flat arrays.
         pitches: of these.
-        packed: right factors and their panels -> the packed array.
+        packed: right factors and their panels -> the packed array; a block packs what isn't among them itself.
     """
 
     builder: Builder
@@ -173,7 +177,7 @@ class ByteProducts:
             tensor, panels = product.right.tensor, product.panels
             if tensor in packed:
                 arrays[tensor, panels] = flat[tensor]
-            elif (tensor, panels) not in arrays:
+            elif (tensor, panels) not in arrays and not product.few_rows:
                 array = builder.allocate(f"{tensor.name}_packed", panels.size, tensor.dtype)
                 write_packing(builder, Matrix(flat[tensor], index(0), panels.columns), array, panels)
                 arrays[tensor, panels] = array
@@ -188,9 +192,8 @@ class ByteProducts:
             here = points[position] if isinstance(position, Axis) else position
             row = op("add", op("mul", row, index(extent)), here)
         left = Matrix(self.flat[tensor], op("mul", row, index(self.pitches[tensor])), self.pitches[tensor])
-        first = op("mul", self._panel(product, region), index(panels.panel_bytes))
-        right = Matrix(self.packed[product.right.tensor, panels], first, panels.panel_bytes)
         width = region.width(product.column)
+        right = self._right(product, region, -(-width // COLUMNS))
         block = Block(
             left,
             right,
@@ -200,6 +203,19 @@ class ByteProducts:
             panels.steps,
         )
         write_block(self.builder, block, self.granted)
+
+    def _right(self, product: BlockProduct, region: Region, count: int) -> Matrix:
+        """The block's panels: those packed before, or packed now to be used while they are in the cache."""
+        panels, tensor = product.panels, product.right.tensor
+        packed = self.packed.get((tensor, panels))
+        if packed is not None:
+            first = op("mul", self._panel(product, region), index(panels.panel_bytes))
+            return Matrix(packed, first, panels.panel_bytes)
+        array = self.builder.allocate("panels", count * panels.panel_bytes, tensor.dtype)
+        source = Matrix(self.flat[tensor], index(0), panels.columns)
+        target = Matrix(array, index(0), panels.panel_bytes)
+        write_columns(self.builder, source, target, panels, index(0), region.points()[product.column], count)
+        return target
 
     @staticmethod
     def _panel(product: BlockProduct, region: Region) -> Expr:

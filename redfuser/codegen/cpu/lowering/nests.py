@@ -57,6 +57,7 @@ class BlockProduct:
         column: the axis that ``right`` alone has.
         over: the axis summed.
         panels: how ``right`` is packed.
+        few_rows: whether so few blocks of rows read a panel that each packs it for itself.
     """
 
     target: Buffer
@@ -66,6 +67,7 @@ class BlockProduct:
     column: Axis
     over: Axis
     panels: Panels
+    few_rows: bool
 
 
 Leaf = Map | Reduce | Store | Transpose | Product | Prefetch | BlockProduct

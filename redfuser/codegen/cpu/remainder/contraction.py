@@ -12,7 +12,13 @@ from redfuser.extents import most
 from redfuser.indexing import linear
 
 #: dtype of a sum -> dtype it is accumulated in
-ACCUMULATORS = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
+ACCUMULATORS = {
+    "float16": "float32",
+    "bfloat16": "float32",
+    "float32": "float32",
+    "float64": "float64",
+    "int32": "int32",
+}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.remainder.gemm import write_product
 from redfuser.codegen.cpu.remainder.groups import make_groups
+from redfuser.codegen.cpu.remainder.integer import BytePacking, recognise_bytes, write_byte_product
 from redfuser.codegen.cpu.remainder.kernel import Kernel
 from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
@@ -45,7 +46,7 @@ class Scheduled:
     kind: str
     dims: tuple[str, ...] | None = None
     factor: int | None = None
-    packing: Packing | None = None
+    packing: Packing | BytePacking | None = None
 
     def pack(self, contents: np.ndarray) -> np.ndarray:
         """The packed form of the argument that is passed packed."""
@@ -88,15 +89,17 @@ def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any
 
 def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[Dim] = ()) -> Scheduled:
     parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
-    product, factor, packing = plan.product, None, None
+    product, factor = plan.product, None
+    packing: Packing | BytePacking | None = None
+    integer = recognise_bytes(product, target) if product is not None else None
     if product is not None:
         tiling = choose_tiling(product, target)
-        packing = plan_packing(product, tiling, "packed")
+        packing = integer.packing if integer is not None else plan_packing(product, tiling, "packed")
         constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
         if is_constant(product, constants) and len(loads(product.right)) == 1:
             factor = [flat(tensor) for tensor in parameters].index(loads(product.right)[0].tensor)
             parameters[factor] = packing.tensor
-        elif repays(product, packing):
+        elif isinstance(packing, Packing) and repays(product, packing):
             filled = packing.definition()
             groups += make_groups([filled], frozenset({filled.tensor}))
             workspaces.append(packing.tensor)
@@ -105,7 +108,10 @@ def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[
     kernel = Kernel(Machine.of(target), parameters, workspaces, dims)
     for group in groups:
         kernel.write_phase(make_phase(group))
-    if product is not None:
+    if integer is not None:
+        write_byte_product(kernel, integer, target, factor is not None)
+    elif product is not None:
+        assert not isinstance(packing, BytePacking)
         write_product(kernel, product, tiling, packing)
     names = tuple(dim.name for dim in dims)
     return Scheduled(kernel.finish(), plan.kind, names, factor, packing if factor is not None else None)

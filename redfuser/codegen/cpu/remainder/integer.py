@@ -1,0 +1,196 @@
+"""Matrix products of bytes summed in int32, by the processor's instructions for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redfuser.codegen.cpu.bytes.block import Block, request_tiles, write_block
+from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
+from redfuser.codegen.cpu.bytes.pack import write_packing
+from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
+from redfuser.codegen.cpu.remainder.contraction import Contraction
+from redfuser.codegen.cpu.remainder.flat import stride
+from redfuser.codegen.cpu.remainder.kernel import Kernel, point
+from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, index, op, substitute
+from redfuser.extents import is_symbolic
+from redfuser.indexing import linear
+from redfuser.targets import CpuTarget
+
+if TYPE_CHECKING:
+    from tvm.tirx import Buffer as Array
+
+#: Rows and columns of a block: few panels, and rows that fill half the second-level cache with bytes.
+BLOCK_ROWS, BLOCK_COLUMNS = 256, 64
+
+
+@dataclass(frozen=True)
+class BytePacking:
+    """The right factor of a product of bytes in panels.
+
+    Args:
+        tensor: the packed bytes, flat.
+        value: an element of the factor.
+        panels: their order.
+        pitch: bytes from one row of the factor to the next.
+    """
+
+    tensor: Tensor
+    value: Load
+    panels: Panels
+    pitch: int
+
+    def pack(self, constants: Mapping[Tensor, np.ndarray]) -> np.ndarray:
+        """The packed factor, flat.
+
+        Args:
+            constants: contents of the flat tensor that holds the factor.
+        """
+        data = constants[self.value.tensor][linear(self.value.indices[0]).constant :]
+        shape = (self.panels.depth, self.panels.columns)
+        return self.panels.pack(np.lib.stride_tricks.as_strided(data, shape, (self.pitch, 1), writeable=False))
+
+
+@dataclass(frozen=True)
+class ByteProduct:
+    """A contraction of bytes.
+
+    Args:
+        work: all of it.
+        left: an element of the left factor.
+        pitch: bytes from one row of the left factor to the next.
+        over: the axis summed.
+        packing: of the right factor.
+    """
+
+    work: Contraction
+    left: Load
+    pitch: int
+    over: Axis
+    packing: BytePacking
+
+    @property
+    def in_place(self) -> bool:
+        """Whether tiles of the left factor can be read where it lies: they never reach beyond it."""
+        return self.work.row.extent >= ROWS and self.over.extent % STEP == 0
+
+
+def recognise_bytes(work: Contraction, target: CpuTarget) -> ByteProduct | None:
+    """The contraction as one of bytes; None where it isn't, or the processor has no instructions for it."""
+    left, right = _byte_load(work.left), _byte_load(work.right)
+    if not target.multiplies_bytes or left is None or right is None or len(work.reduced) != 1:
+        return None
+    if any(is_symbolic(a.extent) for a in (*work.outer, work.row, work.column, *work.reduced)):
+        return None
+    (over,), row, column = work.reduced, work.row, work.column
+    left_form, right_form = linear(left.indices[0]), linear(right.indices[0])
+    rows_adjacent = stride(left_form, over) == 1 and all(isinstance(a, Axis) for a, _ in left_form.terms)
+    own = {a for a, _ in right_form.terms} <= {over, column} and stride(right_form, column) == 1
+    if not rows_adjacent or not own or column.extent < COLUMNS or row.extent == 1:
+        return None
+    width = next((n for n in range(BLOCK_COLUMNS, 0, -COLUMNS) if column.extent % n == 0), COLUMNS)
+    panels = Panels(over.extent, column.extent, width)
+    packing = BytePacking(Tensor("packed", (panels.size,), right.dtype), right, panels, stride(right_form, over))
+    return ByteProduct(work, left, stride(left_form, row), over, packing)
+
+
+def _byte_load(factor: Expr) -> Load | None:
+    inner = factor.args[0] if isinstance(factor, Op) and factor.name == "cast" else factor
+    return inner if isinstance(inner, Load) and inner.dtype in ("int8", "uint8") else None
+
+
+def write_byte_product(kernel: Kernel, product: ByteProduct, target: CpuTarget, is_packed: bool) -> None:
+    """Write the loops of a product.
+
+    Args:
+        is_packed: whether the right factor is a parameter, packed; else it is packed here.
+    """
+    _Writer(kernel, product, target).write(is_packed)
+
+
+class _Writer:
+    def __init__(self, kernel: Kernel, product: ByteProduct, target: CpuTarget) -> None:
+        self.kernel, self.builder = kernel, kernel.builder
+        self.product, self.work = product, product.work
+        self.panels = product.packing.panels
+        self.granted = request_tiles(self.builder) if target.has_tiles else None
+        tall = min(BLOCK_ROWS, self.work.row.extent)
+        self.rows = tall // ROWS * ROWS if tall >= ROWS else tall
+
+    def write(self, is_packed: bool) -> None:
+        """Blocks of rows by blocks of columns; the last ones end with the matrix."""
+        packing, work, builder = self.product.packing, self.work, self.builder
+        if is_packed:
+            packed = self.kernel.arrays[packing.tensor]
+        else:
+            packed = builder.allocate("packed", self.panels.size, packing.tensor.dtype)
+            first = index(linear(packing.value.indices[0]).constant)
+            source = Matrix(self.kernel.arrays[packing.value.tensor], first, packing.pitch)
+            write_packing(builder, source, packed, self.panels)
+        row_blocks = -(-work.row.extent // self.rows)
+        column_blocks = len(self.panels.starts) * COLUMNS // self.panels.block
+        extents = [*(a.extent for a in work.outer), row_blocks, column_blocks]
+        count = int(np.prod(extents))
+        with builder.loop("task", count, "parallel" if count > 1 else "serial") as task:
+            *outer, row, column = _digits(task, extents)
+            places = dict(zip(work.outer, outer, strict=True))
+            places[work.row] = self._start("row", row, self.rows, work.row)
+            places[work.column] = self._start("column", column, self.panels.block, work.column)
+            self._block(places, packed, op("mul", column, index(self.panels.block // COLUMNS)))
+
+    def _start(self, name: str, number: Expr, size: int, along: Axis) -> Expr:
+        last = along.extent - size
+        return self.builder.coordinate(name, op("min", op("mul", number, index(size)), index(last)), last + 1)
+
+    def _block(self, places: dict[Axis, Expr], packed: Array, panel: Expr) -> None:
+        width, room = self.panels.block, -(-self.rows // ROWS) * ROWS
+        sums = self.builder.allocate("sums", room * width, "int32")
+        right = Matrix(packed, op("mul", panel, index(self.panels.panel_bytes)), self.panels.panel_bytes)
+        block = Block(
+            self._left(places, room),
+            right,
+            Matrix(sums, index(0), width),
+            self.rows,
+            width // COLUMNS,
+            self.panels.steps,
+        )
+        write_block(self.builder, block, self.granted)
+        for vector in range(width // COLUMNS):
+            with self.builder.loop("r", self.rows) as r:
+                self._finish(places, block.sums, r, index(vector * COLUMNS))
+
+    def _left(self, places: dict[Axis, Expr], room: int) -> Matrix:
+        """The block's rows: where they lie, or a copy with room for whole tiles."""
+        product, array = self.product, self.kernel.arrays[self.product.left.tensor]
+        here = {**places, product.over: index(0)}
+        start = substitute(product.left.indices[0], {a: here[a] for a in axes_of(product.left.indices[0])})
+        source = Matrix(array, linear(start).expr(), product.pitch)
+        if product.in_place:
+            return source
+        pitch = self.panels.steps * STEP
+        copy = Matrix(self.builder.allocate("rows", room * pitch, product.left.dtype), index(0), pitch)
+        with self.builder.loop("r", self.rows) as r:
+            for first, count in cuts(self.builder, "c", product.over.extent, STEP):
+                place = copy.place(self.builder, r, first, count)
+                self.builder.store(copy.array, place, source.at(self.builder, r, first, count))
+        return copy
+
+    def _finish(self, places: dict[Axis, Expr], sums: Matrix, row: Expr, column: Expr) -> None:
+        """Store one vector of results."""
+        work, translator = self.work, self.kernel.translator
+        region = point(places).narrow(work.row, row, 1).along(work.column, column, COLUMNS)
+        total = self.builder.bind("total", sums.at(self.builder, row, column, COLUMNS))
+        value = translator.value(work.epilogue, region, {work.total: total})
+        translator.access.put_in_memory(work.target, [work.address], region, value)
+
+
+def _digits(number: Expr, extents: list[int]) -> list[Expr]:
+    """A number in mixed radix, most significant digit first."""
+    found = []
+    for extent in reversed(extents):
+        found.append(linear(op("floormod", number, index(extent))).expr())
+        number = linear(op("floordiv", number, index(extent))).expr()
+    return found[::-1]
