@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("tvm")
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
@@ -21,6 +21,7 @@ from redfuser.codegen.gpu.remainder.accumulation import accumulate_wide
 from redfuser.codegen.gpu.remainder.identities import start_finite, start_infinite
 from redfuser.codegen.gpu.remainder.scheduling import schedule_function
 from redfuser.frontend.identities import start_at_infinity
+from redfuser.frontend.kernels import top_k
 from tests.codegen.cpu.build import legalised
 from tests.codegen.gpu.programs import gpu
 
@@ -112,3 +113,9 @@ def test_every_kind_of_function_becomes_machine_code(dtype: str, nvcc: Path) -> 
 
     assembly = assemble(module([x, w], body), [], gpu("h800"))
     assert set(assembly.calls) == set(assembly.schedules)
+
+
+def test_a_selection_is_not_shared_out_among_threads() -> None:
+    rule, scheduled = schedule_function(top_k(64, 300, 4, "float32", largest=True), MACHINE)
+    assert rule in ("general-reduction", "fallback")
+    s_tir.transform.LowerCrossThreadReduction()(tvm.IRModule({"main": scheduled}))

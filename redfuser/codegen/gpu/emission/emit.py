@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
-from redfuser.codegen.gpu.emission.pairs import helpers, pairs_as_integers
+from redfuser.codegen.gpu.emission.pairs import helpers, pairs_as_integers, selects
 from redfuser.codegen.gpu.emission.precision import HALVES
 from redfuser.codegen.gpu.emission.prepare import prepare
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
@@ -25,11 +25,13 @@ def emit(program: TileProgram, fp32: Fp32 = "tf32") -> tuple[Script, ...]:
     """Scripts in launch order; their parameters are the tensors that each phase touches.
 
     Args:
-        fp32: how products of float32 are computed.
+        fp32: how products of float32 are computed; by TF32 none of which elements are selected.
 
     Raises:
         Refused: the program can't be expressed, with the reason.
     """
+    if fp32 == "tf32" and selects(program):
+        fp32 = "3xtf32"
     program = pairs_as_integers(program)
     several = len(program.phases) > 1
     return tuple(

@@ -43,6 +43,11 @@ HELPERS = {
 }
 
 
+def selects(program: TileProgram) -> bool:
+    """Whether elements are picked, for which the last places of their values decide."""
+    return any(buffer.tensor.dtype == PAIR for phase in program.phases for buffer in phase.buffers)
+
+
 def pairs_as_integers(program: TileProgram) -> TileProgram:
     """The program with an ``int64`` wherever a pair is kept or compared."""
     return replace(

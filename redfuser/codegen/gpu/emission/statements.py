@@ -24,15 +24,16 @@ def write_body(block: Block, body: Sequence[Statement]) -> None:
     Raises:
         Refused: a statement can't be expressed.
     """
+    starters = _starters(body)
     for position, statement in enumerate(body):
         later = body[position + 1 :]
-        clear = position > 0 and _clears(body[position - 1], [statement])
+        clear = position in starters.values()
         if isinstance(statement, Stream):
             _stream(block, statement)
         elif isinstance(statement, Store):
             _store(block, statement)
         elif isinstance(statement, Fill):
-            if not _clears(statement, later[:1]):
+            if position not in starters:
                 _fill(block, statement)
         elif isinstance(statement, Map):
             if not _rounds_an_operand(block, statement, later) and not copy_operand(block, statement):
@@ -43,16 +44,33 @@ def write_body(block: Block, body: Sequence[Statement]) -> None:
             write_contract(block, statement, clear)
 
 
-def _clears(statement: Statement, following: Sequence[Statement]) -> bool:
-    """Whether a fill is the 0 that a matrix product starts from, or the empty list of a selection: which they know."""
-    if not isinstance(statement, Fill):
+def _starters(body: Sequence[Statement]) -> dict[int, int]:
+    """Fills with the 0 or the empty list that a product or a selection starts from, and where that is in the body.
+
+    These begin afresh by themselves, if nothing else touches their target in between.
+    """
+    found = {}
+    for position, statement in enumerate(body):
+        if isinstance(statement, Fill):
+            users = (n for n in range(position + 1, len(body)) if _touches(body[n], statement.target))
+            user = next(users, None)
+            if user is not None and _starts_from(body[user], statement):
+                found[position] = user
+    return found
+
+
+def _starts_from(statement: Statement, fill: Fill) -> bool:
+    if not isinstance(statement, Contract | Reduce) or statement.target != fill.target:
         return False
-    for other in following:
-        if isinstance(other, Contract) and other.target == statement.target:
-            return statement.value == 0
-        if isinstance(other, Reduce) and other.target == statement.target:
-            return other.rank is not None and statement.value == IDENTITIES[other.combiner]
-    return False
+    if isinstance(statement, Contract):
+        return fill.value == 0
+    return statement.rank is not None and fill.value == IDENTITIES[statement.combiner]
+
+
+def _touches(statement: Statement, target: Buffer) -> bool:
+    if isinstance(statement, Stream):
+        return any(_touches(inner, target) for inner in statement.body)
+    return _reads(statement, target) or (not isinstance(statement, Store) and statement.target == target)
 
 
 def _fill(block: Block, statement: Fill) -> None:
@@ -116,7 +134,8 @@ def _stream(block: Block, stream: Stream) -> None:
     count = _whole_count(stream) or f"T.ceildiv({block.bounds.text(stream.stop)} - {start}, {tile})"
     step = block.names.new(f"{axis.name}_step")
     stages = block.options.get("stages", 2)
-    loop = f"T.Pipelined({count}, num_stages={stages})" if stages else f"T.serial({count})"
+    outer = any(isinstance(inner, Stream) for inner in stream.body)
+    loop = f"T.Pipelined({count}, num_stages={stages})" if stages and not outer else f"T.serial({count})"
     origin = f"{step} * {tile}" if start == "0" else f"{start} + {step} * {tile}"
     changed = {s.target.tensor for s in stream.body if not isinstance(s, Store | Stream)}
     for tensor in changed:

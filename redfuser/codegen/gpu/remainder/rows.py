@@ -29,6 +29,8 @@ class Rows(dlight.base.ScheduleRule):
         block, *after = blocks
         if after and not after[0].is_injective():
             return None
+        if isinstance(schedule.get(block.block_rv).init, tirx.For):
+            return None  # a list, into which one thread inserts: TVM can't share it out
         rows = prod(int(axis.dom) for axis in block.iters if axis.kind == "S")
         points = prod(int(axis.dom) for axis in block.iters if axis.kind == "R")
         if points < LEAST_POINTS or rows > MOST_ROWS:
