@@ -45,7 +45,7 @@ def read_ptx(text: str) -> Ptx:
     return Ptx(target[1], Counter(found))
 
 
-def problems(text: str, arch: str, multiplies: bool = True, copies: bool = True) -> list[str]:
+def problems(text: str, arch: str, multiplies: bool = True, copies: bool = True, tf32: bool = False) -> list[str]:
     """What is wrong with the PTX of a kernel; empty if nothing is.
 
     Args:
@@ -53,11 +53,14 @@ def problems(text: str, arch: str, multiplies: bool = True, copies: bool = True)
         arch: what it must be for, such as ``sm_90a``.
         multiplies: it multiplies matrices of a type that the tensor cores take.
         copies: it copies tiles while it computes with earlier ones.
+        tf32: it multiplies float32, of which WGMMA takes no operand whose neighbours don't lie along the axis summed.
     """
     ptx = read_ptx(text)
     found = [] if ptx.target == arch else [f"it is for {ptx.target}, not {arch}"]
     number = int(re.sub(r"\D", "", arch))
     units = next(units for first, units in UNITS.items() if number >= first)
+    if tf32:
+        units = (UNITS[80][0] if ptx.count(UNITS[80][0]) else units[0], units[1])
     for wanted, unit in zip((multiplies, copies), units, strict=True):
         if wanted and not ptx.count(unit.replace(".", r"\.")):
             found.append(f"it has no {unit}")

@@ -1,6 +1,6 @@
 """Every model and workload that the GPU back end answers for, compiled for every target, checked, told as a table.
 
-    python -m tests.codegen.gpu.sweep                                # all of them: hours cold, minutes from the cache
+    python -m tests.codegen.gpu.sweep                                # all of them: an hour cold, minutes from the cache
     python -m tests.codegen.gpu.sweep --target h800 --only bert -v   # some, with every kernel
 
 Of each: that every cascade is fused or says specifically why not, that no chosen kernel spills (16 B in an attention
@@ -137,14 +137,17 @@ def kernel_problems(kernel: GpuKernel, target: GpuTarget, attention: bool) -> It
         yield f"{kernel.name} takes {shared} B of shared memory"
     fast = ("-prec-div=false", "-ftz=true")
     uses = tuple(word in kernel.script for word in ("T.gemm(", "T.Pipelined("))
-    for problem in _ptx_problems(kernel.source, kernel.arch, *uses, fast):
+    tf32 = all(argument.dtype == "float32" for argument in kernel.arguments)
+    for problem in _ptx_problems(kernel.source, kernel.arch, *uses, tf32, fast):
         yield f"{kernel.name}: {problem}"
 
 
 @cache
-def _ptx_problems(source: str, arch: str, multiplies: bool, copies: bool, options: tuple[str, ...]) -> tuple[str, ...]:
+def _ptx_problems(
+    source: str, arch: str, multiplies: bool, copies: bool, tf32: bool, options: tuple[str, ...]
+) -> tuple[str, ...]:
     ptx = compile_cuda(source, arch, ("-std=c++20", *find_toolchain().includes, *options)).ptx
-    return tuple(ptx_problems(ptx, arch, multiplies, copies))
+    return tuple(ptx_problems(ptx, arch, multiplies, copies, tf32))
 
 
 def launch_problems(

@@ -41,6 +41,12 @@ def test_missing_units_are_named() -> None:
     ]
 
 
+def test_products_of_float32_may_use_either_unit() -> None:
+    hopper = AMPERE.replace("sm_86", "sm_90a")
+    assert problems(hopper, "sm_90a", copies=False, tf32=True) == []
+    assert problems(hopper, "sm_90a", copies=False) == ["it has no wgmma.mma_async"]
+
+
 def test_another_architecture_is_named() -> None:
     assert problems(AMPERE, "sm_80") == ["it is for sm_86, not sm_80"]
 
