@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from redfuser.evaluate import evaluate, open_mesh
-from redfuser.expr import Axis, Expr, Op, axes_of
+from redfuser.expr import Axis, Expr, Op, axes_of, op
+from redfuser.extents import is_symbolic
 from redfuser.indexing import linear
 from redfuser.tile.ir import Store, Stream, Tile
 
@@ -29,6 +30,14 @@ def bounds_of(value: Expr) -> tuple[int, int]:
         join = min if value.name == "min" else max
         return join(lows), join(highs)
     return linear(value).bounds()
+
+
+def distance(stream: Stream) -> int | None:
+    """Points of a stream that runs from its start for a fixed distance, or less at the axis' end; else None."""
+    stop = stream.stop
+    ends = stop.args if isinstance(stop, Op) and stop.name == "min" else (stop,)
+    lengths = [linear(op("sub", end, stream.start)) for end in ends]
+    return next((int(form.constant) for form in lengths if not form.terms and not is_symbolic(form.constant)), None)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from redfuser.expr import index
 from redfuser.report.value import Traffic
 from redfuser.targets import CpuTarget, Target
+from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Schedule, Stream
 from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 
@@ -52,6 +53,9 @@ def stream_length(stream: Stream, schedule: Schedule) -> float:
     """Points that a stream runs over."""
     if (stream.start, stream.stop) == (index(0), index(stream.axis.extent)):
         return stream.axis.extent
+    length = distance(stream)
+    if length is not None:
+        return min(length, stream.axis.extent)
     skipped = LEFT_BY_SKIPPING if dict(schedule.options).get(SKIP_HIDDEN) else 1.0
     return stream.axis.extent * skipped / schedule.segments
 

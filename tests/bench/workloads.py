@@ -64,6 +64,30 @@ def attention(q_len: int, kv_len: int = 0, head_dim: int = 64, heads: int = 12, 
     return Workload(model, peer)
 
 
+def masked_attention(length: int, table: bool, heads: int = 12, head_dim: int = 64) -> Workload:
+    """Causal attention as most exporters write it, hiding with -3.4e38: a constant mask, or a table of booleans.
+
+    Each row sees a key, so that PyTorch computes the same with a mask of its own.
+    """
+
+    def model() -> Any:
+        from models.attention import attention as build
+
+        mask = "boolean" if table else "causal"
+        return build("eager", mask=mask, heads=heads, q_len=length, kv_len=length, head_dim=head_dim)
+
+    def peer(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        import torch
+
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(q, k, v, is_causal=True) if mask is None else attend(q, k, v, attn_mask=mask)
+
+    def feed(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return np.tri(length, dtype=np.bool_).reshape(shape) if name == "mask" else random_feed(name, shape, dtype)
+
+    return Workload(model, peer, feed)
+
+
 def latent_attention(kv_len: int) -> Workload:
     """DeepSeek-R1's decode: 128 heads on one latent head of 576, values of 512.
 
@@ -154,6 +178,8 @@ WORKLOADS: dict[str, Workload] = {
     "attention-512": attention(512),
     "attention-2048": attention(2048),
     "attention-2048-causal": attention(2048, causal=True),
+    "attention-2048-causal-finite": masked_attention(2048, table=False),
+    "attention-2048-causal-table": masked_attention(2048, table=True),
     "attention-512-d80": attention(512, head_dim=80),
     "attention-512-d96": attention(512, head_dim=96),
     "attention-512-d128": attention(512, head_dim=128),

@@ -16,6 +16,8 @@ from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 from redfuser.tile.strategies.common import streams
+from redfuser.tile.strategies.hidden import find_hidden
+from redfuser.tile.strategies.skipping import SKIP_HIDDEN
 
 #: Elements of a row tile that a block holds for each of its threads, and the most it may.
 ELEMENTS, MOST_ELEMENTS = 16, 32
@@ -32,6 +34,8 @@ AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 2), (64, 32, 128, 1)
 HOPPER_WIDE = ((64, 64, 256, 2), (64, 64, 256, 1), (64, 32, 256, 1))
 AMPERE_WIDE = ((32, 32, 128, 1), (16, 32, 128, 1), (16, 16, 128, 1))
 WIDE = 256
+#: Keys and rows that make skipping what a mask hides worth a kernel that looks first, and what that takes at a time.
+LONG, MANY, LOOK = 512, 64, 64
 #: Columns of a block in a product without scores.
 VALUE_TILE = 128
 
@@ -50,7 +54,7 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
         return product_schedules(shape, incremental, target)
     rows = stationary_row(cascade) if has_products(cascade) else None
     if rows is not None:
-        return tuple(dict.fromkeys(_Products(cascade, incremental, target, rows).schedules()))
+        return tuple(dict.fromkeys(_Products(cascade, derivation, incremental, target, rows).schedules()))
     return tuple(dict.fromkeys(_Rows(cascade, incremental, target).schedules()))
 
 
@@ -69,19 +73,32 @@ class _Products:
     """Attention and other cascades with matrix products; ``rows`` share what the stream brings in."""
 
     cascade: Cascade
+    derivation: Derivation
     incremental: bool
     target: GpuTarget
     rows: Axis
 
     def schedules(self) -> Iterator[Schedule]:
-        """Wide tiles first; narrower ones take fewer registers and less shared memory."""
+        """Wide tiles first; narrower ones take fewer registers and less shared memory. Those that skip come before."""
+        if self._skips():
+            yield from self._shapes(((SKIP_HIDDEN, LOOK),))
+        yield from self._shapes(())
+
+    def _shapes(self, more: tuple[tuple[str, int], ...]) -> Iterator[Schedule]:
         wide = bool(self.cascade.producers) and max((a.extent for a in self._values()), default=1) > WIDE
         shapes = (HOPPER_WIDE if wide else HOPPER) if self.target.has("wgmma") else AMPERE_WIDE if wide else AMPERE
         for rows, stream, threads, stages in shapes:
             if not self._needless(rows):
                 tiles = min(rows, self.rows.extent), min(stream, self.cascade.axis.extent)
-                options = (("threads", threads), ("stages", stages), *(((BY_COLUMNS, 1),) if wide else ()))
+                columns = ((BY_COLUMNS, 1),) if wide else ()
+                options = (("threads", threads), ("stages", stages), *columns, *more)
                 yield self._schedule(*tiles, options)
+
+    def _skips(self) -> bool:
+        """Whether a mask hides something, and looking where is less work than what it saves."""
+        if not self.incremental or self.cascade.axis.extent < LONG or self.rows.extent < MANY:
+            return False
+        return bool(find_hidden(self.cascade, self.derivation))
 
     def _values(self) -> list[Axis]:
         """Axes that results have beside the rows."""

@@ -47,9 +47,9 @@ class Sizes:
         return Tensor(name, tuple(a.extent for a in self.axes), WORK)
 
     def read(self, tensor: Tensor) -> Expr:
-        """The size of all pieces."""
+        """A size that no piece exceeds; NaN if one is."""
         parts: list[Expr] = [load(tensor, *self.groups, index(piece)) for piece in range(self.pieces)]
-        return reduce(lambda one, other: op("max", one, other), parts)
+        return reduce(lambda one, other: op("add", one, other), parts)
 
     def phase(self, values: Sequence[Value]) -> Phase:
         """Measure values."""
@@ -89,8 +89,10 @@ class Sizes:
             return whole(along)
         length = -(-along.extent // (tile * self.pieces)) * tile
         start = op("mul", self.axes[-1], index(length))
-        end = index(along.extent)
-        return op("min", start, end), op("min", op("add", start, index(length)), end)
+        stop, end = op("add", start, index(length)), index(along.extent)
+        if length * self.pieces == along.extent:
+            return start, stop
+        return op("min", start, end), op("min", stop, end)
 
 
 @dataclass(frozen=True)
@@ -196,14 +198,17 @@ class Shown:
         """Measure."""
         first, last = self._buffer("block_first"), self._buffer("block_last")
         row = None if self.block is None else self.block.axis
-        own_first, own_last = self._buffer("row_first", row), self._buffer("row_last", row)
+        rows = () if row is None else (row,)
+        own_first, own_last = self._buffer("row_first", *rows), self._buffer("row_last", *rows)
+        seen = self._buffer("positions", *rows, self.axis)
+        kept = (seen,) if self.points > 1 else ()
         end = self.axis.extent
         once = row if row is not None else Axis(INDEX, "once", 1)
         none = op("lt", own_last.value, Const(POSITION, 0))
         inner: tuple[Statement, ...] = (
             Fill(own_first, end),
             Fill(own_last, -1),
-            *self._scan(own_first, own_last),
+            *self._scan(own_first, own_last, seen),
             Map(own_first, op("select", none, Const(POSITION, 0), own_first.value)),
             Map(own_last, op("select", none, Const(POSITION, end - 1), own_last.value)),
             Reduce(first, "min", own_first.value, once),
@@ -218,26 +223,37 @@ class Shown:
             Store(self.last, self.axes, self.axes, last.value),
         )
         body = (Fill(first, end), Fill(last, -1), *inner, *stores)
-        return Phase(tuple(Tile(a, 1) for a in self.axes), (first, last, own_first, own_last), body)
+        return Phase(tuple(Tile(a, 1) for a in self.axes), (first, last, own_first, own_last, *kept), body)
 
     @property
     def _rows_at_once(self) -> int:
         return self.strip if self.points > 1 else 1
 
-    def _scan(self, first: Buffer, last: Buffer) -> Iterator[Statement]:
+    @property
+    def _columns(self) -> int:
+        """Elements of the axis that are looked at together."""
+        return min(self.axis.extent, COLUMNS)
+
+    def _scan(self, first: Buffer, last: Buffer, seen: Buffer) -> Iterator[Statement]:
+        """Fold positions seen; a block that looks at many together keeps them on chip, read once."""
         position = cast(self.axis, POSITION)
         end, before = Const(POSITION, self.axis.extent), Const(POSITION, -1)
-        folds = (
-            Reduce(first, "min", op("select", self.condition, position, end), self.axis),
-            Reduce(last, "max", op("select", self.condition, position, before), self.axis),
+        if self.points == 1:
+            yield Reduce(first, "min", op("select", self.condition, position, end), self.axis)
+            yield Reduce(last, "max", op("select", self.condition, position, before), self.axis)
+            return
+        unseen = op("lt", seen.value, Const(POSITION, 0))
+        body = (
+            Map(seen, op("select", self.condition, position, before)),
+            Reduce(last, "max", seen.value, self.axis),
+            Reduce(first, "min", op("select", unseen, end, seen.value), self.axis),
         )
-        if self.points == 1 or self.axis.extent <= COLUMNS:
-            yield from folds
+        if self._columns == self.axis.extent:
+            yield from body
         else:
-            yield Stream(self.axis, COLUMNS, folds, *whole(self.axis))
+            yield Stream(self.axis, self._columns, body, *whole(self.axis))
 
-    def _buffer(self, name: str, row: Axis | None = None) -> Buffer:
-        rows = () if row is None else (row,)
-        axes = (*(a for a in self.axes), *rows)
-        shape = (*(1 for _ in self.axes), *(self._rows_at_once for _ in rows))
-        return Buffer(Tensor(f"{self.name}.{name}", shape, POSITION), axes)
+    def _buffer(self, name: str, *more: Axis) -> Buffer:
+        tiles = {self.axis: self._columns}
+        shape = (*(1 for _ in self.axes), *(tiles.get(a, self._rows_at_once) for a in more))
+        return Buffer(Tensor(f"{self.name}.{name}", shape, POSITION), (*self.axes, *more))

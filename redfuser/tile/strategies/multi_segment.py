@@ -58,15 +58,15 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
         for component in recurrence.state
     }
     skipping = plan_skipping(cascade, derivation, schedule, grid)
-    bounds = skipping.narrow(segments.bounds(cascade.axis.extent), tile)
+    stream = skipping.narrow(segments.bounds(cascade.axis.extent), tile)
     return TileProgram(
         cascade.name,
         cascade.inputs,
         tuple(output.tensor for output in cascade.outputs),
-        (*skipping.workspaces, *workspaces.values()),
+        (*stream.workspaces, *workspaces.values()),
         (
-            *skipping.look(),
-            _fold(cascade, derivation, (Tile(segments.axis, 1), *grid), tile, bounds, workspaces),
+            *stream.phases,
+            _fold(cascade, derivation, (Tile(segments.axis, 1), *grid), tile, stream.bounds, workspaces),
             _merge(cascade, derivation, grid, segments, workspaces),
         ),
         schedule,

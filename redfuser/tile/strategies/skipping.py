@@ -8,11 +8,11 @@ from functools import reduce
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.expr import Axis, Expr, Tensor, axes_of, index, number, op
+from redfuser.expr import INDEX, Axis, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op, substitute
 from redfuser.indexing import Linear
-from redfuser.tile.ir import Phase, Schedule, Tile
+from redfuser.tile.ir import Phase, Schedule, Store, Tile
 from redfuser.tile.strategies.hidden import NOTHING, Hidden, find_hidden
-from redfuser.tile.strategies.looking import WORK, Shown, Sizes, Value, adjacent_axis
+from redfuser.tile.strategies.looking import POSITION, WORK, Shown, Sizes, Value, adjacent_axis
 
 #: Name of the schedule's option that asks for it: how many points the phases that look take at a time.
 SKIP_HIDDEN = "skip-hidden"
@@ -42,8 +42,8 @@ class Skipping:
     bounds: tuple[tuple[tuple[Tensor, ...], float], ...] = ()
     shown: tuple[Shown, ...] = ()
 
-    def narrow(self, bounds: Bounds, tile: int) -> Bounds:
-        """Bounds of a stream without what is hidden from every row of the block, in whole tiles."""
+    def narrow(self, bounds: Bounds, tile: int) -> Narrowed:
+        """A stream without what is hidden from every row of the block, in whole tiles."""
         first, last = bounds
         start, stop = first, last
         for edge, upper in self._edges():
@@ -51,9 +51,10 @@ class Skipping:
                 stop = op("min", stop, _whole_tiles(op("add", edge, index(tile)), tile))
             else:
                 start = op("min", op("max", start, _whole_tiles(edge, tile)), last)
-        return self._if_moderate(start, first), self._if_moderate(
-            op("max", stop, start), last
-        ) if stop != last else last
+        if stop != last:
+            stop = self._if_moderate(op("max", stop, start), last)
+        narrowed = Narrowed((self._if_moderate(start, first), stop), self.look(), self.workspaces)
+        return narrowed.decided(self.grid, tile, last) if self.sizes.points > 1 else narrowed
 
     def _edges(self) -> Iterator[tuple[Expr, bool]]:
         """First (False) and last (True) elements that the block's rows see."""
@@ -95,6 +96,53 @@ class Skipping:
     def workspaces(self) -> tuple[Tensor, ...]:
         """What the phases hand over."""
         return (*(t for s in self.shown for t in (s.first, s.last)), *(value.tensor for value in self.values))
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """A stream's bounds, and the phases before it that they need.
+
+    Args:
+        bounds: of the stream.
+        phases: in order.
+        workspaces: what they hand over.
+    """
+
+    bounds: Bounds
+    phases: tuple[Phase, ...]
+    workspaces: tuple[Tensor, ...]
+
+    def decided(self, grid: Sequence[Tile], tile: int, last: Expr) -> Narrowed:
+        """The same with bounds that a phase of their own works out, as numbers of tiles, where they read memory.
+
+        Each block of the stream then reads two numbers, however much was measured.
+        """
+        if not any(map(loads, self.bounds)):
+            return self
+        sizes = {t.axis: t for t in grid}
+        used = sorted(frozenset().union(*map(axes_of, self.bounds)), key=lambda a: a.name)
+        blocks = {a: axis(f"{a.name}.block", sizes[a].count) for a in used if a in sizes and sizes[a].size > 1}
+        axes = tuple(blocks.get(a, a) for a in used)
+        firsts = {a: op("mul", block, index(sizes[a].size)) for a, block in blocks.items()}
+        where = [_block_number(a, sizes[a].size) if a in blocks else a for a in used]
+        bounds, stores = list(self.bounds), []
+        for place, (name, bound) in enumerate(zip(("first", "last"), self.bounds, strict=True)):
+            if not loads(bound):
+                continue
+            tensor = Tensor(f"tile.{name}", tuple(a.extent for a in axes), POSITION)
+            rounded_up = op("add", substitute(bound, firsts), index(tile - 1))
+            number_ = op("floordiv", rounded_up, index(tile))
+            stores.append(Store(tensor, axes, axes, cast(number_, POSITION)))
+            read = op("mul", cast(load(tensor, *where), INDEX), index(tile))
+            # Said again of what is in memory: inside the axis.
+            bounds[place] = op("max", op("min", read, last), index(0))
+        decide = Phase(tuple(Tile(a, 1) for a in axes), (), tuple(stores))
+        return Narrowed((bounds[0], bounds[1]), (*self.phases, decide), (*self.workspaces, *(s.tensor for s in stores)))
+
+
+def _block_number(coordinate: Axis, size: int) -> Expr:
+    """Of the block that begins at a point, or of a last one that is moved back to end with its axis."""
+    return op("floordiv", op("add", coordinate, index(size - 1)), index(size))
 
 
 def plan_skipping(cascade: Cascade, derivation: Derivation, schedule: Schedule, grid: Sequence[Tile]) -> Skipping:

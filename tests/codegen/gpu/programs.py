@@ -92,7 +92,8 @@ class Attention:
 
     Args:
         groups: query heads for each key head.
-        mask: ``none``, or ``bool``: a select with the type's lowest number.
+        mask: ``none``, ``bool`` (a table, hiding with float16's lowest number), or of positions with -inf: ``causal``
+            (keys up to the query), ``window`` (and no more than 40 before it).
     """
 
     dtype: str = "float16"
@@ -120,6 +121,11 @@ class Attention:
         if self.mask == "bool":
             lowest = number(-65504.0, WORK)
             score = op("add", score, op("select", load(mask, i, j), number(0, WORK), lowest))
+        if self.mask in ("causal", "window"):
+            seen = op("le", j, i)
+            if self.mask == "window":
+                seen = op("and", seen, op("ge", j, op("sub", i, index(40))))
+            score = op("add", score, op("select", seen, number(0, WORK), number(float("-inf"), WORK)))
         shape = (1, self.heads, self.q_len)
         m = Reduction(Tensor("m", shape, WORK), "max", rows, j, score)
         weight = op("exp", op("sub", score, m.value))

@@ -60,7 +60,7 @@ class Block:
         self.probabilities: set[Tensor] = set()
         self.rounded: dict[Tensor, str] = {}
         self.expressions = Writer(self._point, self._read, fast)
-        self.bounds = Writer(lambda axis: geometry.span(axis).origin or "0", self._read, fast)
+        self.bounds = Writer(lambda axis: geometry.span(axis).origin or "0", self._read_at_block, fast)
         self._storage: dict[Tensor, Storage] = {}
         self._variables: dict[Axis, str] = {}
         self._assumed: list[set[Axis]] = []
@@ -158,6 +158,11 @@ class Block:
         guard = self.guard(spans)
         text = f"{self.memory[node.tensor]}[{self.indices(node.indices)}]"
         return f"T.if_then_else({guard}, {text}, {constant(0, node.dtype)})" if guard else text
+
+    def _read_at_block(self, node: Load) -> str:
+        """An element in memory at the block's first point."""
+        positions = ", ".join(self.bounds.text(simplify(position)) for position in node.indices)
+        return f"{self.memory[node.tensor]}[{positions or '0'}]"
 
     def indices(self, positions: Sequence[Expr]) -> str:
         """Text of the indices of an element in memory."""

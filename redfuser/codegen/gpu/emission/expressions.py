@@ -101,6 +101,8 @@ class Writer:
 
     def _call(self, expr: Op) -> str:
         name, args = expr.name, list(map(self.text, expr.args))
+        if name == "cast" and (expr.dtype, expr.args[0].dtype) == (INDEX, "int32"):
+            return args[0]
         if name == "cast":
             return f'T.cast({args[0]}, "{expr.dtype}")'
         if name == "pair":

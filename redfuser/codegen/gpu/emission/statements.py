@@ -13,8 +13,8 @@ from redfuser.codegen.gpu.emission.padding import Value, same, wanted
 from redfuser.codegen.gpu.emission.products import write_contract
 from redfuser.codegen.gpu.emission.reductions import write_reduce
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import Expr, Op, loads, number, op
-from redfuser.indexing import linear
+from redfuser.expr import Expr, Op, loads, number
+from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
 
 
@@ -130,8 +130,8 @@ def _stream(block: Block, stream: Stream) -> None:
     axis, tile = stream.axis, stream.tile
     if not all(aligned(bound, tile, axis.extent) for bound in (stream.start, stream.stop)):
         raise Refused("stream-bounds", "a stream must begin and end with whole tiles, or where its axis ends", stream)
-    start = block.bounds.text(stream.start)
-    count = _whole_count(stream) or f"T.ceildiv({block.bounds.text(stream.stop)} - {start}, {tile})"
+    start = _bound(block, stream.start, f"{axis.name}_first")
+    count = _whole_count(stream) or f"T.ceildiv({_bound(block, stream.stop, f'{axis.name}_last')} - {start}, {tile})"
     step = block.names.new(f"{axis.name}_step")
     stages = block.options.get("stages", 2)
     outer = any(isinstance(inner, Stream) for inner in stream.body)
@@ -149,26 +149,29 @@ def _stream(block: Block, stream: Stream) -> None:
         block.padding.forget(tensor)
 
 
+def _bound(block: Block, bound: Expr, name: str) -> str:
+    """Text of a stream's bound; one that is read from memory gets a name."""
+    text = block.bounds.text(bound)
+    if not loads(bound):
+        return text
+    unique = block.names.new(name)
+    block.lines.add(f"{unique} = {text}")
+    return unique
+
+
 def _whole_count(stream: Stream) -> str:
     """Tiles of a stream where their number is known: from a start to a fixed distance, or to the axis' end.
 
     A last segment that is shorter runs as often as the others, beyond the end of the axis: that loop has a fixed
     number of turns is worth more to a pipeline.
     """
-    length = _distance(stream)
+    length = distance(stream)
     return str(-(-length // stream.tile)) if length is not None else ""
-
-
-def _distance(stream: Stream) -> int | None:
-    stop = stream.stop
-    ends = stop.args if isinstance(stop, Op) and stop.name == "min" else (stop,)
-    lengths = [linear(op("sub", end, stream.start)) for end in ends]
-    return next((form.constant for form in lengths if not form.terms), None)
 
 
 def _overruns(stream: Stream) -> bool:
     """Whether some segment runs beyond the end of the axis."""
-    length = _distance(stream)
+    length = distance(stream)
     return length is not None and length < stream.axis.extent and stream.axis.extent % length != 0
 
 
