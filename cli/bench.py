@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=positive, default=9, metavar="N", help="turns of each side (default: 9)")
     parser.add_argument("--ablate", action="store_true", help="compare strategies and segment counts instead of peers")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="also draw a bar chart")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw a bar chart: .svg, or .png with Pillow")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="also write the result as JSON")
     parser.add_argument(
         "--export", type=Path, metavar="FOLDER", help="for a GPU: write kernels and a script to run there, time nothing"
@@ -48,6 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RedFuserError: one of its subclasses.
     """
+    from redfuser.bench.plot import check_plot
+
+    if arguments.plot is not None:
+        check_plot(arguments.plot)
     if arguments.export is not None:
         return _export(arguments)
     if arguments.model.is_dir():
@@ -136,14 +140,18 @@ def subjects(arguments: argparse.Namespace) -> Iterator[list[Subject]]:
         yield found
 
 
+def _write_json(result: BenchResult, path: Path) -> None:
+    path.write_text(result.to_json(), encoding="utf-8")
+
+
 def _write(result: BenchResult, arguments: argparse.Namespace) -> None:
-    from redfuser.bench.plot import svg
+    from redfuser.bench.plot import write_plot
     from redfuser.records import encode
 
-    for path, text in ((arguments.output, result.to_json), (arguments.plot, lambda: svg(result))):
+    for path, write in ((arguments.output, _write_json), (arguments.plot, write_plot)):
         try:
             if path is not None:
-                path.write_text(text(), encoding="utf-8")
+                write(result, path)
         except OSError as error:
             raise OutputError(f"cannot write {str(path)!r}: {error.strerror}", "choose another file") from error
     if arguments.format == "json":

@@ -47,7 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
         lock, report = tune_model(arguments.model, options, shown, choose)
     if arguments.export is not None:
         print(plain(f"wrote {arguments.export}: {len(lock.kernels)} cascades to measure"))
-        print(plain(f"next: python {arguments.export}/measure.py, on the machine to tune for"))
+        on_gpu = f"run.py --json {arguments.export}/results.json"
+        script = "measure.py" if options.target.kind == "cpu" else on_gpu
+        print(plain(f"next: python {arguments.export}/{script}, on the machine to tune for"))
         print(plain(f"      redfuser tune {arguments.model} --import {arguments.export}"))
         return 0
     write_lock(lock, output)

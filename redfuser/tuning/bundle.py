@@ -99,13 +99,7 @@ class Exporter:
     def __init__(self, folder: Path, target: Target, seed: int) -> None:
         self.folder, self.target, self.plan = folder, target, replace(PLAN, seed=seed)
         self.tasks: list[BundledTask] = []
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            occupied = any(folder.iterdir())
-        except OSError as error:
-            raise OutputError(f"cannot write {str(folder)!r}: {error.strerror}", "choose another folder") from error
-        if occupied:
-            raise OutputError(f"the folder {str(folder)!r} isn't empty", "choose another folder")
+        empty_folder(folder)
 
     def add(
         self,
@@ -134,6 +128,21 @@ class Exporter:
         return bundle
 
 
+def empty_folder(folder: Path) -> None:
+    """Make a folder that must not hold anything yet.
+
+    Raises:
+        OutputError: it does, or can't be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        occupied = any(folder.iterdir())
+    except OSError as error:
+        raise OutputError(f"cannot write {str(folder)!r}: {error.strerror}", "choose another folder") from error
+    if occupied:
+        raise OutputError(f"the folder {str(folder)!r} isn't empty", "choose another folder")
+
+
 def read_results(folder: Path, target: Target) -> dict[str, Record]:
     """Record by digest of the cascade, from a bundle that was measured.
 
@@ -150,16 +159,20 @@ def read_results(folder: Path, target: Target) -> dict[str, Record]:
         raise UsageError(f"{str(folder / RESULTS)!r} belongs to another bundle", hint)
     if bundle.target_digest != digest(target):
         raise UsageError(f"the bundle {str(folder)!r} was made for another target", "give the same --target")
-    chosen = (_choose(task, results.results.get(task.name, ())) for task in bundle.tasks)
+    chosen = [fastest(task.cascade, task.space, _timed(task, results)) for task in bundle.tasks]
     return {record.cascade: record for record in chosen if record is not None}
 
 
-def _choose(task: BundledTask, answers: Sequence[Answer]) -> Record | None:
-    """Of those that can't be told from the fastest, the one ranked first."""
-    timed = [(c, Timing(a.seconds)) for c, a in zip(task.candidates, answers, strict=False) if a.seconds]
+def _timed(task: BundledTask, results: Results) -> list[tuple[ScheduleRecord, Timing]]:
+    answers = results.results.get(task.name, ())
+    pairs = zip(task.candidates, answers, strict=False)
+    return [(candidate.schedule, Timing(answer.seconds)) for candidate, answer in pairs if answer.seconds]
+
+
+def fastest(cascade: str, space: SpaceRecord, timed: Sequence[tuple[ScheduleRecord, Timing]]) -> Record | None:
+    """Of schedules that can't be told from the fastest, the one ranked first; ``None`` of none."""
     if not timed:
         return None
     least = min(timing.median_us for _, timing in timed)
-    winner, timing = next((c, t) for c, t in timed if t.median_us <= (1 + MARGIN) * least)
-    time, noise = round(timing.median_us, 3), round(timing.noise, 4)
-    return Record(task.cascade, winner.schedule, "measured", time, noise, len(timed), task.space)
+    schedule, timing = next((s, t) for s, t in timed if t.median_us <= (1 + MARGIN) * least)
+    return Record(cascade, schedule, "measured", round(timing.median_us, 3), round(timing.noise, 4), len(timed), space)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from redfuser.cascade.identity import cascade_digest
-from redfuser.errors import UnsupportedTargetError
 from redfuser.options import CompileOptions, Progress
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, untuned
@@ -32,8 +31,13 @@ def exporting(options: CompileOptions, progress: Progress, folder: Path) -> Iter
 
     Raises:
         OutputError: the folder can't be used.
-        UnsupportedTargetError: candidates for the target can't be bundled.
     """
+    if not isinstance(options.target, CpuTarget):
+        from redfuser.tuning import gpu_bundle
+
+        with gpu_bundle.exporting(options, progress, folder) as choose_usual:
+            yield choose_usual
+        return
     from redfuser.tuning.bundle import Exporter
     from redfuser.tuning.costs.cpu import CpuModel
     from redfuser.tuning.costs.rates import CpuRates
@@ -42,8 +46,6 @@ def exporting(options: CompileOptions, progress: Progress, folder: Path) -> Iter
     from redfuser.tuning.tuner import rank
 
     target = options.target
-    if not isinstance(target, CpuTarget):
-        raise UnsupportedTargetError(f"candidates for {target.name} can't be bundled", "give a CPU target")
     exporter = Exporter(folder, target, options.seed)
     model = CpuModel(target, CpuRates.nominal(target))
     with tempfile.TemporaryDirectory(prefix="redfuser-tune-") as scratch:
@@ -67,9 +69,10 @@ def importing(options: CompileOptions, progress: Progress, folder: Path) -> Iter
     Raises:
         UsageError: the folder holds no results for these options.
     """
-    from redfuser.tuning.bundle import read_results
+    from redfuser.tuning import bundle, gpu_bundle
 
-    known = read_results(folder, options.target)
+    read = bundle.read_results if isinstance(options.target, CpuTarget) else gpu_bundle.read_results
+    known = read(folder, options.target)
 
     def choose(task: Task) -> Record:
         record = known.get(cascade_digest(task.cascade))

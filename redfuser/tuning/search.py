@@ -4,7 +4,7 @@ Candidates come ranked by the cost model. They are timed in batches that take tu
 machine that grows slower or faster changes no comparison: a candidate's *score* is its time relative to the best's
 in the same batch, times the best's score. First the ranking is followed; then, for the second half of the trials, the
 neighbours of the best, which differ from it in one choice. At the end the finalists take turns once more, longer, and
-of those that can't be told apart the one ranked first wins: so that two runs choose the same.
+of those that can't be told apart by their noise the one ranked first wins: so that two runs choose the same.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from redfuser.tuning.timing.runner import Runner
 BATCH = 8
 #: Batches without a gain of MARGIN before the search ends.
 STALE = 3
-#: Times that differ by less are equal.
-MARGIN = 0.02
-#: What goes into the last round: scores within this of the best, and at most so many.
-FINAL_SHARE, FINALISTS = 0.15, 6
+#: Times that differ by less are equal; in the last round, those that differ by less than their noise, up to the second.
+MARGIN, MOST_MARGIN = 0.02, 0.04
+#: What goes into the last round: scores within this of the best, so many of the fastest and of those ranked first.
+FINAL_SHARE, FASTEST, FIRST = 0.15, 4, 4
 TRIAL, FINAL = Plan(5, 5.0), Plan(15, 10.0)
 
 
@@ -175,8 +175,8 @@ class Search:
         """The winner of the last round whose numbers are right."""
         timed = self._last_round()
         while timed:
-            least = min(result.median_us for result in timed.values())
-            winner = next(c for c in self.ranked if c in timed and timed[c].median_us <= (1 + MARGIN) * least)
+            best = min(timed.values(), key=lambda timing: timing.median_us)
+            winner = next(c for c in self.ranked if c in timed and _equal(timed[c], best))
             wrong = self.accept(winner)
             if not wrong:
                 failures = tuple(trial for trial in self.trials.values() if trial.us is None)
@@ -213,7 +213,14 @@ class Search:
         times = {s: t.us for s, t in self.trials.items() if t.us is not None}
         least = min(times.values(), default=0.0)
         near = [c for c in self.ranked if times.get(c.schedule, float("inf")) <= (1 + FINAL_SHARE) * least]
-        return sorted(near, key=lambda c: times[c.schedule])[:FINALISTS]
+        fastest = sorted(near, key=lambda c: times[c.schedule])[:FASTEST]
+        return fastest + [c for c in near if c not in fastest][:FIRST]
+
+
+def _equal(timing: Timing, best: Timing) -> bool:
+    """Whether a time can't be told from the best one."""
+    margin = min(max(MARGIN, timing.noise, best.noise), MOST_MARGIN)
+    return timing.median_us <= (1 + margin) * best.median_us
 
 
 def distance(first: Schedule, second: Schedule) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backends import backend_for
@@ -30,6 +30,9 @@ from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
 from redfuser.tuning.timing.runner import LocalRunner, Runner
 from redfuser.tuning.unfused import gain
+
+if TYPE_CHECKING:
+    from redfuser.tuning.timing.builder import Builder
 
 RECORDS, TRIALS = "records", "trials"
 
@@ -100,6 +103,7 @@ class Tuner:
         self.scratch, self.left = scratch, tasks
         self.end = time.monotonic() + options.tune_seconds
         self.rates: CpuRates | None = None
+        self.builder: Builder | None = None
 
     def tune(self, task: Task) -> Record | None:
         """The best schedule found now or before; ``None`` where the target can't be measured."""
@@ -131,13 +135,11 @@ class Tuner:
         )
 
     def _search(self, task: Task, key: str) -> Record | None:
-        from redfuser.tuning.timing.builder import Builder
-
         assert isinstance(self.options.target, CpuTarget)
         self.progress.stage(f"tune {task.name}")
         survey = space_of(task.precise, task.derivation, self.options.target).survey()
         self.progress.note(str(survey))
-        builder = Builder(self.options.target, self.scratch)
+        builder = self._builder(self.options.target)
         self.rates = self.rates or calibrated(self.options.target, self.runner, builder.build, self.cache)
         ranked = rank(survey, CpuModel(self.options.target, self.rates))
         seconds = max(self.end - time.monotonic(), 0.0) / self.left
@@ -175,6 +177,13 @@ class Tuner:
             self.cache.write(RECORDS, key, record)
             self.cache.drop(TRIALS, key)
         return record
+
+    def _builder(self, target: CpuTarget) -> Builder:
+        """One for all cascades: a process that once loaded a library of some name is never given another of it."""
+        from redfuser.tuning.timing.builder import Builder
+
+        self.builder = self.builder or Builder(target, self.scratch)
+        return self.builder
 
     def _check(self, candidate: Candidate) -> str:
         """What is wrong with a candidate's numbers; empty if nothing is."""

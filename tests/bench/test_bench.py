@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from models.attention import attention
-from redfuser.bench import timing
-from redfuser.bench.plot import svg
+from redfuser.bench import plot, timing
+from redfuser.bench.plot import Bar, Chart, check_plot, write_plot
 from redfuser.bench.result import SCHEMA, BenchResult, CaseResult, summarise
 from redfuser.bench.workload import known_case, load_workload, workload_names
-from redfuser.errors import UsageError
+from redfuser.errors import MissingToolError, UsageError
 from redfuser_cli.main import main
 from tests.cli.conftest import Outcome
 
@@ -44,8 +44,8 @@ def bench(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
 
 
 def test_a_model_against_every_side(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plot, output = tmp_path / "plot.svg", tmp_path / "result.json"
-    run = bench(capsys, model, "--rounds", 1, "--threads", 1, "--plot", plot, "-o", output, "-q", "--format", "json")
+    chart, output = tmp_path / "plot.svg", tmp_path / "result.json"
+    run = bench(capsys, model, "--rounds", 1, "--threads", 1, "--plot", chart, "-o", output, "-q", "--format", "json")
     assert run.code == 0, run.err
     result = json.loads(run.out)
     assert result == json.loads(output.read_text()) and result["schema"] == SCHEMA
@@ -53,7 +53,7 @@ def test_a_model_against_every_side(model: Path, tmp_path: Path, capsys: pytest.
     assert [side["side"] for side in case["sides"]][:2] == ["redfuser", "unfused"]
     assert {"onnxruntime"} <= {side["side"] for side in case["sides"]} | case["absent"].keys()
     assert case["sides"][0]["ratio"] == 1 and all(side["median_us"] > 0 for side in case["sides"])
-    assert xml.parse(plot).getroot().tag.endswith("svg")
+    assert xml.parse(chart).getroot().tag.endswith("svg")
 
 
 def test_an_artifact_is_timed_by_itself(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,8 +156,26 @@ def test_ratios_refer_to_the_first_side_and_shares_to_the_roofline() -> None:
 
 def test_names_cannot_break_the_plot() -> None:
     result = BenchResult(SCHEMA, "<b>&\x1b", "m", 2, 0, 0, {}, (case(),))
-    text = svg(result)
+    text = Chart.of(result).svg()
     xml.fromstring(text)
     assert "<b>" not in text and "\x1b" not in text
     rows = result.document().rows
     assert rows[0][:3] == ("c<1>", "redfuser", "1 ms") and rows[1][5] == "2.00"
+
+
+def test_a_plot_is_drawn_in_the_format_its_name_ends_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    result = BenchResult(SCHEMA, "t", "m", 2, 0, 0, {}, (case(),))
+    chart, path = Chart.of(result), tmp_path / "x.PNG"
+    write_plot(result, path)
+    with image.open(path) as picture:
+        assert picture.format == "PNG" and picture.size == (2 * chart.width, 2 * chart.height)
+        bars = [shape for shape in chart.shapes if isinstance(shape, Bar)]
+        colors = {picture.getpixel((2 * bar.x + 4, 2 * bar.y + 4)) for bar in bars}
+        assert colors == {(0xB3, 0x26, 0x1E), (0x5B, 0x7F, 0xA6)}
+    with pytest.raises(UsageError, match="names no kind of picture"):
+        write_plot(result, tmp_path / "x.jpg")
+    monkeypatch.setattr(plot, "find_spec", lambda _: None)
+    with pytest.raises(MissingToolError, match="Pillow"):
+        check_plot(path)
+    assert check_plot(tmp_path / "x.svg") == ".svg"

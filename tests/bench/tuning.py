@@ -21,8 +21,9 @@ from pathlib import Path
 
 from redfuser.records import decode, encode, parse, to_text
 from redfuser.tile.ir import Schedule
+from redfuser.tuning.bundle import BundledCandidate
 from redfuser.tuning.record import ScheduleRecord
-from redfuser.tuning.search import BATCH, FINAL, FINALISTS, TRIAL, Effort, Search, Trial
+from redfuser.tuning.search import BATCH, FINAL, TRIAL, Effort, Search, Trial
 from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
 from redfuser.tuning.timing.job import Failure, Job, Timing
@@ -31,8 +32,8 @@ from redfuser.tuning.tuner import TrialRecord, rank
 from tests.bench.kernels import WORKLOADS
 
 NAMES = ("attention-512", "decode-4096", "softmax", "layer-norm", "routing-64-8")
-#: Candidates that can't be told from the best in the long run enter the last round.
-ENTRANTS = 2 * FINALISTS
+#: So many of the fastest enter the last round.
+ENTRANTS = 12
 
 
 class OutOfTimeError(Exception):
@@ -43,7 +44,7 @@ class OutOfTimeError(Exception):
 class Built:
     """Candidates of one workload as libraries; those that can't be built have none."""
 
-    jobs: tuple[tuple[ScheduleRecord, Job], ...]
+    candidates: tuple[BundledCandidate, ...]
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,10 @@ class Case:
             assert isinstance(target, CpuTarget)
             builder = Builder(target, self.folder)
             made = [(ScheduleRecord.of(c.schedule), builder.build(c.program)) for c in self.survey.candidates]
-            built = Built(tuple((schedule, job) for schedule, job in made if isinstance(job, Job)))
+            built = Built(tuple(BundledCandidate(schedule, job) for schedule, job in made if isinstance(job, Job)))
             described.write_text(to_text(encode(built)), encoding="utf-8")
         found = decode(Built, parse(described.read_text(encoding="utf-8")))
-        self.jobs = {record.schedule(): job for record, job in found.jobs}
+        self.jobs = {each.schedule.schedule(): each.job for each in found.candidates}
 
     def job(self, candidate: Candidate) -> Job | Failure:
         """The library of a candidate."""

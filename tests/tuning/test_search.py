@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+
+import pytest
 
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tuning.search import BATCH, Effort, Search, Trial, Winner, distance
@@ -116,3 +119,35 @@ def test_an_interrupted_search_times_nothing_twice() -> None:
     second = search(again, range(1, 20), done=trials)
     assert first is not None and second is not None and second.candidate == first.candidate
     assert len(again.ran) == 1
+
+
+class Noisy(Machine):
+    """A machine whose every turn is off by up to a share, differently for every seed."""
+
+    def __init__(self, us: Callable[[int], float], share: float, seed: int) -> None:
+        super().__init__(us)
+        self.share, self.random = share, random.Random(seed)
+
+    def run(self, jobs: Sequence[Job], plan: Plan) -> list[Result]:
+        exact = super().run(jobs, plan)
+        return [
+            Timing(tuple(s * self.random.uniform(1 - self.share, 1 + self.share) for s in result.seconds))
+            if isinstance(result, Timing)
+            else result
+            for result in exact
+        ]
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05])
+def test_noise_changes_no_choice(share: float) -> None:
+    """Many that are equal, a better one, and slower ones: what wins is the better one, whatever the noise."""
+
+    def us(tile: int) -> float:
+        return 80.0 if tile == 17 else 100.0 + tile % 3
+
+    assert {tile(search(Noisy(us, share, seed), range(1, 40))) for seed in range(12)} == {17}
+
+
+@pytest.mark.parametrize("share", [0.01, 0.02])
+def test_of_many_equals_noise_leaves_the_one_ranked_first(share: float) -> None:
+    assert {tile(search(Noisy(lambda t: 100.0, share, seed), range(1, 40))) for seed in range(12)} == {1}

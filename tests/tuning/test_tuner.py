@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from models.reductions import softmax, variance
+from models.tiny_bert import BertShape, tiny_bert
 from redfuser.driver import compile_model, tune_model
 from redfuser.errors import LockMissError
 from redfuser.options import CompileOptions, Silent
 from redfuser.report.describe import describe_report
 from redfuser.targets import load_target
 from redfuser.tuning import tuner
-from redfuser.tuning.record import TuningLock
+from redfuser.tuning.choose import untuned
+from redfuser.tuning.record import Record, TuningLock
+from redfuser.tuning.task import Task
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -152,3 +155,33 @@ def test_what_is_slower_fused_goes_back_to_unfused_and_the_lock_says_so(
         assert entry.reason is not None and entry.reason.code == "slower-fused"
         assert "measured 2.0 times slower fused" in entry.reason.witness
         assert entry.choice is not None and entry.choice.gain == 0.5
+
+
+def test_cascades_of_one_model_are_timed_by_their_own_kernels(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "softmax.onnx"
+    other.write_bytes(softmax(16, 128).SerializeToString())
+    options = CompileOptions(load_target("cpu"), tune_seconds=600, trials=2, seed=4)
+    with tuner.tuning(options, Silent(), 2) as shared:
+        for path in (model, other):
+            lock, _ = tune_model(path, options, Silent(), lambda task: shared.tune(task) or untuned(task, options))
+            (record,) = lock.kernels.values()
+            assert record.how == "measured" and record.trials == 2
+        assert shared.builder is not None and shared.builder.built >= 4
+        assert len(list(shared.scratch.glob("*.so"))) == shared.builder.built
+
+
+def test_equal_cascades_are_tuned_once_however_many_layers_there_are(tmp_path: Path) -> None:
+    options = CompileOptions(load_target("cpu"))
+    asked: dict[int, list[str]] = {}
+    for layers in (1, 4):
+        path = tmp_path / f"{layers}.onnx"
+        path.write_bytes(tiny_bert(replace(BertShape(), layers=layers)).SerializeToString())
+        names = asked[layers] = []
+
+        def choose(task: Task, names: list[str] = names) -> Record:
+            names.append(task.name)
+            return untuned(task, options)
+
+        lock, report = tune_model(path, options, Silent(), choose)
+        assert len(report.cascades) == 1 + 3 * layers and set(lock.kernels) == set(names)
+    assert asked[1] == asked[4] and len(asked[1]) == len(set(asked[1])) == 2
