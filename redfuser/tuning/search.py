@@ -1,8 +1,9 @@
 """The search: which candidates are timed, in which order, when it ends, and which one wins.
 
-Candidates come ranked by the cost model. They are timed in batches that take turns with the best so far, so that a
-machine that grows slower or faster changes no comparison: a candidate's *score* is its time relative to the best's
-in the same batch, times the best's score. First the ranking is followed; then, for the second half of the trials, the
+Candidates come ranked by the cost model. They are timed in batches that take turns with one and the same reference, the
+first that could be timed, so that a machine that grows slower or faster changes no comparison: a candidate's *score* is
+its time relative to the reference's in the same batch, times the reference's score. (The best so far as reference would
+add up the luck that made it the best.) First the ranking is followed; then, for the second half of the trials, the
 neighbours of the best, which differ from it in one choice. At the end the finalists take turns once more, longer, and
 of those that can't be told apart by their noise the one ranked first wins: so that two runs choose the same.
 """
@@ -18,12 +19,12 @@ from redfuser.tuning.spaces.space import Candidate
 from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 from redfuser.tuning.timing.runner import Runner
 
-#: Candidates timed together, the best so far among them.
+#: Candidates timed together, the reference among them.
 BATCH = 8
 #: Batches without a gain of MARGIN before the search ends.
 STALE = 3
 #: Times that differ by less are equal; in the last round, those that differ by less than their noise, up to the second.
-MARGIN, MOST_MARGIN = 0.02, 0.04
+MARGIN, MOST_MARGIN = 0.02, 0.03
 #: What goes into the last round: scores within this of the best, so many of the fastest and of those ranked first.
 FINAL_SHARE, FASTEST, FIRST = 0.15, 4, 4
 TRIAL, FINAL = Plan(5, 5.0), Plan(15, 10.0)
@@ -135,10 +136,9 @@ class Search:
         return left[:room]
 
     def _time(self, batch: Sequence[Candidate]) -> None:
-        best = self._best()
+        reference = next((c for c in self.ranked if self._us(c) is not None), None)
         results: dict[Schedule, Result] = {}
         jobs: list[tuple[Candidate, Job]] = []
-        reference = next((c for c in self.ranked if best is not None and c.schedule == best.schedule), None)
         for candidate in ([reference] if reference is not None else []) + list(batch):
             job = self._job(candidate)
             if isinstance(job, Failure):
@@ -149,10 +149,14 @@ class Search:
         for (candidate, _), result in zip(jobs, self.runner.run([job for _, job in jobs], plan), strict=True):
             results[candidate.schedule] = result
         scale = 1.0
-        if best is not None and isinstance(timed := results.get(best.schedule), Timing):
-            scale = (best.us or 0.0) / timed.median_us
+        if reference is not None and isinstance(timed := results.get(reference.schedule), Timing):
+            scale = (self._us(reference) or timed.median_us) / timed.median_us
         for candidate in batch:
             self._note(candidate, results[candidate.schedule], scale)
+
+    def _us(self, candidate: Candidate) -> float | None:
+        trial = self.trials.get(candidate.schedule)
+        return trial.us if trial is not None else None
 
     def _job(self, candidate: Candidate) -> Job | Failure:
         if candidate.schedule in self.jobs:
