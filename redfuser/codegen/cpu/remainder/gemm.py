@@ -31,6 +31,9 @@ SHORT = 2
 
 LINE_BYTES = 64
 
+#: How far ahead a panel is brought from memory where nothing hides that it is read: several kilobytes.
+SUMMANDS_AHEAD = 24
+
 #: Register tiles in a block of rows, where the number of rows is known on the call only.
 SYMBOLIC_TILES = 8
 
@@ -67,10 +70,10 @@ class _Product:
     def _write_symbolic(self) -> None:
         """Blocks of some tiles, as many as there are rows for; fewer rows than a tile has go through lower ones."""
         extent, wide = self.work.row.extent, self.tiling
-        rows, self.tiles = self.builder.index(index(extent)), SYMBOLIC_TILES
-        above = most(extent) + 1
+        rows, above = self.builder.index(index(extent)), most(extent) + 1
         for height in _heights(wide.rows, extent):
             self.tiling = replace(wide, rows=height)
+            self.tiles = min(SYMBOLIC_TILES, -(-(above - 1) // height))
             fewest, too_many = self.builder.number(height), self.builder.number(above)
             with self.builder.when(rows >= fewest), self.builder.when(rows < too_many):
                 self._write_some()
@@ -174,13 +177,18 @@ class _Product:
     def _prefetch(self, deep: Mapping[Axis, Expr]) -> None:
         """Bring a part of the next panel closer: all tiles together bring all of it, so that no tile waits for memory.
 
-        One prefetch for each summand is free beside the arithmetic, so there must be enough tiles for that.
+        One prefetch for each summand is free beside the arithmetic. Where there are too few tiles for that, arithmetic
+        waits for memory anyway, and each brings all that is read a few summands later.
         """
-        from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
-
         packing, tiling, tiles = self.packing, self.tiling, self.tiles
-        step = -(-tiling.width // tiles)
-        if packing is None or step * numpy_dtype(packing.tensor.dtype).itemsize > LINE_BYTES:
+        if packing is None:
+            return
+        step, itemsize = -(-tiling.width // tiles), numpy_dtype(packing.tensor.dtype).itemsize
+        if step * itemsize > LINE_BYTES:
+            here = packing.address({**self.places, **deep}, self.panel)
+            for line in range(0, tiling.width * itemsize, LINE_BYTES):
+                away = SUMMANDS_AHEAD * tiling.width + line // itemsize
+                self._bring(packing.tensor, op("add", here, index(away)))
             return
         size = packing.depth * tiling.width
         first = packing.address({**self.places, **dict.fromkeys(deep, index(0))}, self.panel)
@@ -189,8 +197,13 @@ class _Product:
         before = op("add", op("mul", self.tile, index(length)), op("mul", self.part, index((tiles - 1) * length)))
         done = op("add", before, packing.summand(deep))
         ahead = op("min", op("mul", done, index(step)), index(size))
-        where = self.builder.index(op("add", op("add", first, index(size)), ahead))
-        element = address_of(BufferLoad(self.kernel.arrays[packing.tensor], [where]))
+        self._bring(packing.tensor, op("add", op("add", first, index(size)), ahead))
+
+    def _bring(self, tensor: Tensor, where: Expr) -> None:
+        """Prefetch the line of an element, which may lie behind the end, to the second-level cache."""
+        from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
+
+        element = address_of(BufferLoad(self.kernel.arrays[tensor], [self.builder.index(where)]))
         read, to_l2, data = (const(n, "int32") for n in (0, 2, 1))
         self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", element, read, to_l2, data)))
 
