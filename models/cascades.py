@@ -80,6 +80,10 @@ GRAPHS: dict[str, str] = {
         <int64[1] a = {-1}, float e = {0.00001}> {
         m = ReduceMean<keepdims=1>(x, a)  d = Sub(x, m)  q = Mul(d, d)  v = ReduceMean<keepdims=1>(q, a)
         b = Add(v, e)  r = Sqrt(b)  n = Div(d, r)  y = MatMul(n, w) }""",
+    "batch_norm": """g (float[8,6,10,10] x) => (float[1,6,1,1] m, float[1,6,1,1] v, float[8,6,10,10] y)
+        <int64[3] a = {0,2,3}, float eps = {0.00001}> {
+        m = ReduceMean<keepdims=1>(x, a)  d = Sub(x, m)  q = Mul(d, d)  v = ReduceMean<keepdims=1>(q, a)
+        e = Add(v, eps)  r = Sqrt(e)  y = Div(d, r) }""",
     "group_norm": """g (float[2,6,5,4] x) => (float[2,6,5,4] y)
         <int64[1] a = {-1}, int64[3] shape = {2, 3, 40}, int64[4] back = {2, 6, 5, 4}, float e = {0.00001}> {
         f = Reshape(x, shape)  m = ReduceMean<keepdims=1>(f, a)  d = Sub(f, m)  q = Mul(d, d)

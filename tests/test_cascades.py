@@ -69,6 +69,7 @@ ROWS: dict[tuple[str, ...], Row] = {
     ("rms_norm",): one("norm", RANK_1),
     ("rms_norm_linear",): one("other", RANK_1),
     ("layer_norm_linear",): one("other", FINITE),
+    ("batch_norm",): one("norm", FINITE),
     ("group_norm",): one("norm", FINITE),
     ("covariance",): one("moments", FINITE),
     ("moment_of_inertia",): one("moments", FINITE),

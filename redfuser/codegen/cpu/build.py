@@ -87,11 +87,12 @@ def compile_kernel(function: PrimFunc, target: CpuTarget, outputs: int = 1) -> C
     import tvm
 
     from redfuser.codegen.cpu.values.float8 import spell_out_casts
+    from redfuser.codegen.modulo import hide_dividends
 
     machine = tvm.target.Target(target.llvm())
     module = spell_out_casts(tvm.IRModule({str(function.attrs["global_symbol"]): function}))
     with machine:
-        return CompiledKernel(function, outputs, tvm.compile(module, target=machine))
+        return CompiledKernel(function, outputs, tvm.compile(hide_dividends(module), target=machine))
 
 
 def runs_here(target: CpuTarget) -> bool:

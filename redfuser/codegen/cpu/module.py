@@ -15,6 +15,7 @@ from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, t
 from redfuser.codegen.cpu.remainder import Remainder
 from redfuser.codegen.cpu.remainder.reshapes import in_place
 from redfuser.codegen.cpu.values.float8 import spell_out_casts
+from redfuser.codegen.modulo import hide_dividends
 from redfuser.codegen.refusal import FAILURES
 from redfuser.codegen.rewire import Replacement, rewire
 from redfuser.targets import CpuTarget
@@ -48,4 +49,4 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
 
 def _build(module: tvm.IRModule, llvm: tvm.target.Target) -> Any:
     with tvm.transform.PassContext(opt_level=3):
-        return relax.build(spell_out_casts(module), target=llvm, relax_pipeline=to_machine())
+        return relax.build(hide_dividends(spell_out_casts(module)), target=llvm, relax_pipeline=to_machine())

@@ -22,6 +22,7 @@ from redfuser.codegen.gpu.remainder.device import PIPELINE
 from redfuser.codegen.gpu.remainder.products import find_products
 from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.value import GpuProgram
+from redfuser.codegen.modulo import hide_dividends
 from redfuser.codegen.rewire import Replacement, rewire
 from redfuser.targets import GpuTarget
 
@@ -93,4 +94,4 @@ def _build(module: tvm.IRModule, programs: Sequence[GpuProgram], machine: tvm.ta
         symbols = [program_symbol(program.name) for program in programs]
         module = module.with_attr("external_mods", [static_object(build_programs(programs), symbols)])
     with tvm.transform.PassContext(opt_level=3), machine, machine_code(arch):
-        return relax.build(module, target=machine, relax_pipeline=to_machine(), tir_pipeline=PIPELINE)
+        return relax.build(hide_dividends(module), target=machine, relax_pipeline=to_machine(), tir_pipeline=PIPELINE)
