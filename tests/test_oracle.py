@@ -125,3 +125,17 @@ def test_random_inputs_depend_on_the_seed_alone() -> None:
     specs = [TensorSpec("x", (3,), "float32")]
     assert np.array_equal(random_inputs(specs, 1)["x"], random_inputs(specs, 1)["x"])
     assert not np.array_equal(random_inputs(specs, 1)["x"], random_inputs(specs, 2)["x"])
+
+
+@pytest.mark.parametrize("opset", [13, 18, 21])
+def test_bytes_are_scaled_in_double_in_every_operator_set(opset: int) -> None:
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+    ]
+    model = graph_of(nodes, {"x": X}, ["y"])
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", opset))
+    result = run_float64(model, {"x": X})["y"]
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, X, atol=6 / 255 / 2 + 1e-12)
