@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 BYTES = ("int8", "uint8")
 
-#: Blocks of rows that pack what they need each for themselves: so a large weight isn't written to memory again.
-FEW_BLOCKS = 2
+#: So many blocks of rows pack what they need each for themselves: a large weight isn't written to memory again.
+FEW_BLOCKS = 1
 
 
 def take_out(program: TileProgram) -> TileProgram:
