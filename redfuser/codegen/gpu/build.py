@@ -72,9 +72,9 @@ class Builder:
             MissingToolError: the ``gpu`` extra isn't installed.
         """
         tools = find_toolchain()
-        program = pairs_as_integers(program)
         _require(type_problem(program, target))
         scripts = emit(program, self.fp32)
+        program = pairs_as_integers(program)
         for script in scripts:
             _require(foreseen_problem(script, target))
         with ThreadPoolExecutor(self.workers) as pool:
