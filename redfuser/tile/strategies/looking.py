@@ -16,6 +16,8 @@ from redfuser.tile.strategies.common import whole
 WORK, POSITION = "float32", "int32"
 #: Pieces of an axis that are measured apart, where many points are looked at at a time.
 MOST_PIECES = 8
+#: Rows that one block measures at once at least: a step for each would be slow to interpret.
+ROWS = 32
 #: Rows of a table of conditions that are looked at at once then, and columns.
 STRIP, COLUMNS = 16, 512
 
@@ -70,7 +72,8 @@ class Sizes:
         if not outer:
             outer = [Axis(INDEX, "once", 1)]
         *others, along = outer
-        tile = min(self.points, most(along.extent)) if inner is not None or self.points > 1 else along.extent
+        at_once = max(self.points, ROWS)
+        tile = min(at_once, most(along.extent)) if inner is not None or self.points > 1 else along.extent
         statements: tuple[Statement, ...] = (Reduce(total, "max", square, along),)
         if inner is not None:
             shape = (*(1 for _ in self.groups), tile)
