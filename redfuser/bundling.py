@@ -12,8 +12,8 @@ from redfuser.fusion import Outcome
 from redfuser.options import CompileOptions
 
 if TYPE_CHECKING:
+    from redfuser.analysis import Analysis
     from redfuser.bench.workload import Case
-    from redfuser.driver import Analysis
 
 
 def bundled(

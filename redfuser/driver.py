@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
+from redfuser.analysis import Analysis
 from redfuser.artifact.contents import CompiledModule
-from redfuser.cascade.canonical import Canonical, canonicalise
+from redfuser.cascade.canonical import canonicalise
 from redfuser.cascade.detect import detect
-from redfuser.cascade.detection import Detection
-from redfuser.cascade.graph import Graph
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Backend, Kernel, Placement
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
-from redfuser.frontend import LoweredModel, PreparedModel, lower_prepared, prepare_file
+from redfuser.frontend import lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan, product_maker
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_cascade, describe_choice, describe_rejected, describe_target
@@ -29,46 +28,7 @@ from redfuser.tuning.record import Record, TuningLock
 from redfuser.tuning.task import Task
 
 if TYPE_CHECKING:
-    from redfuser.codegen.excerpt import Excerpt
-
-if TYPE_CHECKING:
     from redfuser.bench.workload import Case
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """A model taken apart: what every later stage works on.
-
-    Args:
-        onnx: as read and normalised.
-        lowered: as TVM sees it.
-        graph: as pure definitions.
-        values: Relax expression behind each stored tensor of the graph.
-        detection: the cascades found.
-        canonical: canonical form of each cascade, by its name.
-    """
-
-    onnx: PreparedModel
-    lowered: LoweredModel
-    graph: Graph
-    values: Mapping[str, Any]
-    detection: Detection
-    canonical: Mapping[str, Canonical]
-
-    def distinct(self) -> dict[Cascade, str]:
-        """Each distinct canonical cascade, with the name of the first that has that form."""
-        names: dict[Cascade, str] = {}
-        for cascade in self.detection.cascades:
-            names.setdefault(self.canonical[cascade.name].cascade, cascade.name)
-        return names
-
-    def part(self, name: str) -> Excerpt:
-        """What computes a cascade, as the model has it."""
-        from redfuser.codegen.excerpt import excerpt
-
-        canonical = self.canonical[name]
-        given, wanted = ([self.values[n] for n in names] for names in (canonical.inputs, canonical.outputs))
-        return excerpt(self.lowered.module, given, wanted)
 
 
 def compile_model(model: Path, options: CompileOptions, progress: Progress) -> CompiledModule:

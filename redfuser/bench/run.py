@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from redfuser.analysis import Analysis
 from redfuser.artifact.manifest import MODULE
 from redfuser.bench.place import Place, place_of
 from redfuser.bench.result import SCHEMA, BenchResult, CaseResult, summarise
 from redfuser.bench.sides import OURS, UNFUSED, Side, module, onnx_runtime, torch_sides
 from redfuser.bench.timing import interleaved
 from redfuser.bench.workload import Case, known_case
-from redfuser.driver import Analysis, analyze, compile_analysis
+from redfuser.driver import analyze, compile_analysis
 from redfuser.errors import UsageError
 from redfuser.fusion import product_maker
 from redfuser.options import CompileOptions, Progress

@@ -1,4 +1,4 @@
-"""Tile programs: the IR, its printer and verifier, the strategies that write it, and the NumPy reference."""
+"""Tile programs: the IR and its verifier, the strategies that write it, and the NumPy reference."""
 
 from redfuser.tile.interpreter import interpret
 from redfuser.tile.ir import Schedule, TileProgram

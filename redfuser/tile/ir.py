@@ -13,6 +13,7 @@ identities, padding) is the back end's affair and never changes a result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from redfuser.expr import Axis, Expr, Tensor, load
@@ -212,6 +213,20 @@ class TileProgram:
     schedule: Schedule = field(default_factory=lambda: Schedule("single-segment"))
 
     def __str__(self) -> str:
-        from redfuser.tile.printer import print_program
+        """One line for each declaration and statement, bodies indented: stable, for goldens, dumps and people."""
+        lines = [f"program {self.name} [{self.schedule.strategy}]"]
+        lines += [f"  input {tensor}" for tensor in self.inputs]
+        lines += [f"  output {tensor}" for tensor in self.outputs]
+        lines += [f"  workspace {tensor}" for tensor in self.workspaces]
+        for number, phase in enumerate(self.phases):
+            lines.append(f"  phase {number} grid({', '.join(map(str, phase.grid))})")
+            lines += [f"    buffer {buffer}" for buffer in phase.buffers]
+            lines += _lines(phase.body, 4)
+        return "\n".join(lines)
 
-        return print_program(self)
+
+def _lines(body: tuple[Statement, ...], indent: int) -> Iterator[str]:
+    for statement in body:
+        yield " " * indent + str(statement)
+        if isinstance(statement, Stream):
+            yield from _lines(statement.body, indent + 2)

@@ -16,8 +16,8 @@ from redfuser.tile.ir import Schedule
 from redfuser.tile.products import split_product
 from redfuser.tile.strategies.apart import APART, Factors, find_factors
 from redfuser.tile.strategies.common import streams
-from redfuser.tile.strategies.hidden import NOTHING, Hidden, find_hidden
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.hidden import NOTHING, Hidden, find_hidden
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
 #: Row tiles, the widest first: what register tiles of a matrix product are made of.
 ROW_TILES = (64, 32, 16)

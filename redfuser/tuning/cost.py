@@ -13,7 +13,7 @@ from redfuser.report.value import Traffic
 from redfuser.targets import CpuTarget, Target
 from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Schedule, Stream
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
 #: What skipping leaves of a stream under a causal mask.
 LEFT_BY_SKIPPING = 0.55

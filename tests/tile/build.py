@@ -12,7 +12,7 @@ from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Const, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op
 from redfuser.tile import Schedule, TileProgram, build, verify
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
 F32 = "float32"
 STRATEGIES = ("single-segment", "multi-segment", "resident")

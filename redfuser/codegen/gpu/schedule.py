@@ -16,8 +16,8 @@ from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 from redfuser.tile.strategies.common import streams
-from redfuser.tile.strategies.hidden import find_hidden
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.hidden import find_hidden
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
 #: Elements of a row tile that a block holds for each of its threads, and the most it may.
 ELEMENTS, MOST_ELEMENTS = 16, 32

@@ -12,7 +12,7 @@ from redfuser.tile.ir import Phase, Schedule, Store, Tile, TileProgram
 from redfuser.tile.strategies.common import StrategyError, bind, grid_of, stream_tile, write_outputs
 from redfuser.tile.strategies.emitter import Emitter
 from redfuser.tile.strategies.recurrence import States, rebased
-from redfuser.tile.strategies.skipping import plan_skipping
+from redfuser.tile.strategies.skipping.narrowing import plan_skipping
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.strategies.common import grid_of, stream_tile, whole, write_outputs
 from redfuser.tile.strategies.emitter import Emitter
 from redfuser.tile.strategies.recurrence import States
-from redfuser.tile.strategies.skipping import plan_skipping
+from redfuser.tile.strategies.skipping.narrowing import plan_skipping
 
 
 def build_single_segment(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:

@@ -14,7 +14,7 @@ from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.schedule import contiguous_axis, default_schedule, has_products, stationary_row
 from redfuser.tile.strategies.build import build
 from redfuser.tile.strategies.common import streams
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct
 
 ROW_TILES = (64, 16, 32, 96, 128)

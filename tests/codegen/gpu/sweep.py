@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from redfuser.analysis import Analysis
 from redfuser.artifact.write import write_artifact
 from redfuser.bench.workload import load_workload, workload_names
 from redfuser.codegen.gpu.launch import program_symbol
 from redfuser.codegen.gpu.tools.toolchain import find_toolchain
 from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 from redfuser.codegen.gpu.value import GpuKernel, GpuProgram
-from redfuser.driver import Analysis, analyze, compile_analysis
+from redfuser.driver import analyze, compile_analysis
 from redfuser.options import CompileOptions, Silent
 from redfuser.report.value import CascadeEntry
 from redfuser.targets import GpuTarget, load_target

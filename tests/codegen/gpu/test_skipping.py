@@ -13,7 +13,7 @@ from redfuser.codegen.gpu import Builder, GpuProgram
 from redfuser.codegen.gpu.emission.emit import emit
 from redfuser.codegen.gpu.schedule import candidates
 from redfuser.tile import TileProgram, build, interpret, verify
-from redfuser.tile.strategies.skipping import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 from tests.codegen.gpu.programs import Array, Attention, gpu, random_inputs
 from tests.emulator.emulator import poisoned, run_program
 from tests.emulator.library import needs_compiler

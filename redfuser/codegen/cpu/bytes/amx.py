@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP
 from redfuser.codegen.cpu.values.builder import Builder
@@ -11,8 +12,6 @@ from redfuser.expr import Expr, index, op
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
-
-    from redfuser.codegen.cpu.bytes.block import Block
 
 #: Tile registers: four hold sums, two of each factor.
 SUMS, LEFT, RIGHT = 0, 4, 6

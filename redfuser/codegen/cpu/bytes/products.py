@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from redfuser.codegen.cpu.bytes.block import Block, request_tiles, write_block
+from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix
 from redfuser.codegen.cpu.bytes.pack import write_columns, write_packing
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
+from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.values.builder import Builder

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, QUAD, ROWS, STEP
 from redfuser.codegen.cpu.values.builder import Builder, matched
@@ -17,8 +18,6 @@ from redfuser.expr import Expr, index, op
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
     from tvm.tirx import PrimExpr
-
-    from redfuser.codegen.cpu.bytes.block import Block
 
 #: Rows of a register tile, which is two panels wide.
 HEIGHT = 8

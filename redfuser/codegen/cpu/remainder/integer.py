@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redfuser.codegen.cpu.bytes.block import Block, request_tiles, write_block
+from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.pack import write_packing
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
+from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point

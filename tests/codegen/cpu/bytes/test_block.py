@@ -10,10 +10,11 @@ import tvm
 from tvm import tirx
 
 from redfuser.codegen.cpu.build import runs_here
-from redfuser.codegen.cpu.bytes.block import Block, request_tiles, write_block
+from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix
 from redfuser.codegen.cpu.bytes.pack import write_packing
 from redfuser.codegen.cpu.bytes.panels import Panels
+from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import index
 from redfuser.targets import CpuTarget, load_target

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redfuser.evaluate import evaluate
 from redfuser.expr import Expr, Tensor, cast, load, number, op
-from redfuser.tile.strategies.intervals import Interval, interval_of
+from redfuser.tile.strategies.skipping.intervals import Interval, interval_of
 
 F32 = "float32"
 LARGEST = float(np.finfo(np.float32).max)

@@ -11,8 +11,9 @@ from redfuser.cascade.model import Cascade
 from redfuser.expr import INDEX, Axis, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op, substitute
 from redfuser.indexing import Linear
 from redfuser.tile.ir import Phase, Schedule, Store, Tile
-from redfuser.tile.strategies.hidden import NOTHING, Hidden, find_hidden
-from redfuser.tile.strategies.looking import POSITION, WORK, Shown, Sizes, Value, adjacent_axis
+from redfuser.tile.strategies.skipping.hidden import NOTHING, Hidden, find_hidden
+from redfuser.tile.strategies.skipping.shown import POSITION, Shown
+from redfuser.tile.strategies.skipping.sizes import WORK, Sizes, Value, adjacent_axis
 
 #: Name of the schedule's option that asks for it: how many points the phases that look take at a time.
 SKIP_HIDDEN = "skip-hidden"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, load, loads, substitute
 from redfuser.tile.monoid import identity
-from redfuser.tile.strategies.intervals import LARGEST, Interval, interval_of
+from redfuser.tile.strategies.skipping.intervals import LARGEST, Interval, interval_of
 
 #: What is asked of values, and of sums of products, so that nothing overflows float32.
 MODERATE, MODERATE_SUM = 2.0**40, 2.0**80

@@ -13,7 +13,7 @@ from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Expr, axis, load, number, op
 from redfuser.tile import TileProgram, interpret
-from redfuser.tile.strategies.hidden import Hidden, find_hidden
+from redfuser.tile.strategies.skipping.hidden import Hidden, find_hidden
 from tests.tile.build import Attention, Inputs, program, tensor
 
 LOWEST = float(np.finfo(np.float32).min)

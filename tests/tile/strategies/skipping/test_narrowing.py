@@ -11,7 +11,7 @@ from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Expr, axis, loads, number, op
 from redfuser.tile import interpret
-from redfuser.tile.strategies.hidden import find_hidden
+from redfuser.tile.strategies.skipping.hidden import find_hidden
 from tests.tile.build import Attention, Inputs, Rows, program
 
 CAUSAL = Attention(mask="causal", q_len=21, kv_len=21)

@@ -1,9 +1,9 @@
 """Which elements of the shared axis a mask hides from every row of a tile, so that no block need visit them.
 
-An element may be skipped if it contributes nothing to any state (:mod:`redfuser.tile.strategies.proof`). What hides it
-is a comparison of positions (a causal mask, a window), or a condition read from memory: a table of booleans, as
-exporters hand on. Of the former the limits are known; of the latter they are measured, as the range of the shared axis
-that the rows of a block see.
+An element may be skipped if it contributes nothing to any state (:mod:`redfuser.tile.strategies.skipping.proof`).
+What hides it is a comparison of positions (a causal mask, a window), or a condition read from memory: a table of
+booleans, as exporters hand on. Of the former the limits are known; of the latter they are measured, as the range of
+the shared axis that the rows of a block see.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Const, Expr, Op, axes_of, loads, op, walk
 from redfuser.extents import is_symbolic
 from redfuser.indexing import Linear, linear
-from redfuser.tile.strategies.proof import Elements, Needs, Proof, product_of
+from redfuser.tile.strategies.skipping.proof import Elements, Needs, Proof, product_of
 
 _COMPLEMENT = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
