@@ -6,6 +6,7 @@ A roofline over compulsory traffic, which no kernel can beat; and :mod:`redfuser
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redfuser.expr import index
@@ -36,6 +37,17 @@ class Cost:
     cache: float
     memory: float
     memory_bytes: int
+
+    @staticmethod
+    def total(parts: Sequence[Cost]) -> Cost:
+        """Of phases that run one after another."""
+        return Cost(
+            launch=sum(part.launch for part in parts),
+            arithmetic=sum(part.arithmetic for part in parts),
+            cache=sum(part.cache for part in parts),
+            memory=sum(part.memory for part in parts),
+            memory_bytes=sum(part.memory_bytes for part in parts),
+        )
 
     @property
     def us(self) -> float:

@@ -61,14 +61,7 @@ class CpuModel:
         machine = Machine.of(self.target, program.schedule)
         program = take_out(program) if machine.multiplies_bytes else program
         blocks = [_Block(phase, program.schedule, machine, self.rates) for phase in program.phases]
-        parts = [self._phase(block) for block in blocks]
-        return Cost(
-            launch=sum(part.launch for part in parts),
-            arithmetic=sum(part.arithmetic for part in parts),
-            cache=sum(part.cache for part in parts),
-            memory=sum(part.memory for part in parts),
-            memory_bytes=sum(part.memory_bytes for part in parts),
-        )
+        return Cost.total([self._phase(block) for block in blocks])
 
     def _phase(self, block: _Block) -> Cost:
         blocks = block.count

@@ -68,14 +68,8 @@ class GpuModel:
             Footprint(min(script.registers + OTHER_REGISTERS, MOST_REGISTERS), script.shared_bytes)
             for script in emit(program, self.fp32)
         ]
-        parts = [self._phase(p, f, program.schedule) for p, f in zip(program.phases, footprints, strict=True)]
-        return Cost(
-            launch=sum(part.launch for part in parts),
-            arithmetic=sum(part.arithmetic for part in parts),
-            cache=sum(part.cache for part in parts),
-            memory=sum(part.memory for part in parts),
-            memory_bytes=sum(part.memory_bytes for part in parts),
-        )
+        pairs = zip(program.phases, footprints, strict=True)
+        return Cost.total([self._phase(phase, footprint, program.schedule) for phase, footprint in pairs])
 
     def resident(self, footprint: Footprint, threads: int) -> int:
         """Blocks that a multiprocessor holds at once; at least one."""

@@ -15,7 +15,7 @@ from redfuser.tile.schedule import contiguous_axis, default_schedule, has_produc
 from redfuser.tile.strategies.build import build
 from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
-from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct
+from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct, strategies
 
 ROW_TILES = (64, 16, 32, 96, 128)
 STREAM_TILES = (64, 32, 128, 256)
@@ -48,7 +48,7 @@ class _CpuSpace:
         self.values = self._value_axes()
 
     def space(self) -> Space:
-        knobs = [Knob("strategy", self._strategies()), Knob("segments", self._segments())]
+        knobs = [Knob("strategy", strategies(self.default, self.incremental)), Knob("segments", self._segments())]
         if self.row is not None:
             knobs.append(Knob(f"tile {self.row.name}", self._tiles(self.row, ROW_TILES)))
         knobs.append(Knob(f"tile {self.cascade.axis.name}", self._stream_tiles()))
@@ -77,10 +77,6 @@ class _CpuSpace:
     def _value_axes(self) -> list[Axis]:
         own = dict.fromkeys(a for r in self.cascade.reductions for a in r.axes if a not in self.cascade.rows)
         return [a for a in own if all(a in output.axes for output in self.cascade.outputs)]
-
-    def _strategies(self) -> tuple[str, ...]:
-        possible = ("single-segment", "multi-segment", "resident") if self.incremental else ("resident",)
-        return distinct(self.default.strategy, *possible)
 
     def _segments(self) -> tuple[int, ...]:
         along = any(self.cascade.axis in output.axes for output in self.cascade.outputs)

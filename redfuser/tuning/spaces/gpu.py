@@ -21,7 +21,7 @@ from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.schedule import has_products, stationary_row
 from redfuser.tile.strategies.build import build
 from redfuser.tile.strategies.common import StrategyError, streams
-from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct
+from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct, strategies
 
 #: Tiles of matrix products: rows, and points of the streamed axis.
 ROW_TILES, STREAM_TILES = (16, 32, 64, 128), (16, 32, 64, 128)
@@ -64,7 +64,7 @@ class _GpuSpace:
 
     def space(self) -> Space:
         axis, usual = self.cascade.axis, dict(self.default.options)
-        knobs = [Knob("strategy", self._strategies()), Knob("segments", self._segments())]
+        knobs = [Knob("strategy", strategies(self.default, self.incremental)), Knob("segments", self._segments())]
         if self.row is not None:
             knobs.append(
                 Knob(f"tile {self.row.name}", self._tiles(self.row, ROW_TILES if self.products else ROW_BLOCKS))
@@ -94,10 +94,6 @@ class _GpuSpace:
             Limit("over shared memory", lambda program: self._foreseen(program) == "shared memory"),
             Limit("over the registers of a thread", lambda program: self._foreseen(program) == "registers"),
         )
-
-    def _strategies(self) -> tuple[str, ...]:
-        possible = ("single-segment", "multi-segment", "resident") if self.incremental else ("resident",)
-        return distinct(self.default.strategy, *possible)
 
     def _segments(self) -> tuple[int, ...]:
         along = any(self.cascade.axis in output.axes for output in self.cascade.outputs)

@@ -141,3 +141,9 @@ class Space:
 def distinct(*values: T) -> tuple[T, ...]:
     """Values of a knob, each once, in order: the usual one comes first."""
     return tuple(dict.fromkeys(values))
+
+
+def strategies(default: Schedule, incremental: bool) -> tuple[str, ...]:
+    """Values of the strategy's knob: without an incremental form only a resident row is possible."""
+    possible = ("single-segment", "multi-segment", "resident") if incremental else ("resident",)
+    return distinct(default.strategy, *possible)
