@@ -107,8 +107,9 @@ def test_an_interrupt_leaves_nothing(redfuser, driver, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_clean_up(tmp_path: Path, number: int, code: int) -> None:
     script = f"""
-import sys, time
+import signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
 from types import ModuleType
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.conftest import *
