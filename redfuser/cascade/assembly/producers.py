@@ -1,8 +1,8 @@
 """Tile-local producers: contractions whose result the cascade consumes element by element. No TVM.
 
 q·k over the head dimension is the best-known one. It can be computed on the tile instead of being stored when
-the cascade alone reads it, each element once, and the operands belong to the row (a product with a weight
-shared by all rows is faster as a GEMM of its own).
+the cascade alone reads it, each element once, and the operands belong to the row (a product with a weight, or with a
+long matrix that all rows share, is faster as a GEMM of its own).
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.grouping import factors
 from redfuser.expr import Axis, Const, Expr, Load, axes_of, axis, loads, op
+from redfuser.extents import most, surely_at_most
 from redfuser.indexing import replace
+
+#: A gate's matrix is this long at least, and this many times as long as wide.
+LONG, NARROW = 512, 4
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,18 @@ def _place(definition: Definition, node: Load, shared: Axis, expander: Expander,
     over = axis(f"contracted{number}", reduced_extent(definition))
     place = dict(zip(definition.axes, node.indices, strict=True))
     body = replace(expander.body(definition), {**place, **flatten_reduced(definition, over)})
+    if any(_is_gate(factor, shared, over) for factor in factors(body)):
+        return None
     return Producer(definition.tensor.name, place, over, *split_constants(body))
+
+
+def _is_gate(factor: Expr, shared: Axis, over: Axis) -> bool:
+    """Whether a factor is a long and narrow matrix that all rows share, as that of a gate of experts.
+
+    Storing the scores is next to nothing then beside reading what they are made of, and a row or the matrix held on
+    chip for them would leave no room for anything else.
+    """
+    return axes_of(factor) == {shared, over} and surely_at_most(max(LONG, most(shared.extent) * NARROW), over.extent)
 
 
 def split_constants(body: Expr) -> tuple[Expr, float]:
