@@ -91,7 +91,9 @@ class _Products:
             if not self._needless(rows):
                 tiles = min(rows, self.rows.extent), min(stream, self.cascade.axis.extent)
                 columns = ((BY_COLUMNS, 1),) if wide else ()
-                options = (("threads", threads), ("stages", stages), *columns, *more)
+                # TileLang pipelines copies by cp.async further only in loops of a known length.
+                depth = min(stages, 1) if more and not self.target.has("tma") else stages
+                options = (("threads", threads), ("stages", depth), *columns, *more)
                 yield self._schedule(*tiles, options)
 
     def _skips(self) -> bool:
