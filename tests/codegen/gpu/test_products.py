@@ -109,7 +109,7 @@ def test_every_call_is_found_with_its_arguments_in_the_kernel_s_order() -> None:
     assert find_products(fused, lambda found, name: None) == ()
 
 
-CASES = {
+CASES: dict[str, tuple[str, Shape, int, int, str, Fp32]] = {
     "whole": ("h800", (64,), 64, 64, "float16", "tf32"),
     "ragged": ("h800", (2, 70), 200, 72, "bfloat16", "tf32"),
     "in-pieces": ("h800", (24,), 1024, 96, "float16", "tf32"),
@@ -130,8 +130,7 @@ def test_products_in_the_emulator(name: str, toolchain: Toolchain) -> None:
     assert shape is not None
     program = build(found, derivation, product_schedules(shape, derivation.incremental, gpu(target))[0], "product_0")
     verify(program)
-    mode: Fp32 = fp32  # type: ignore[assignment]
-    with Builder(workers=1, cache=None, fp32=mode) as builder:
+    with Builder(workers=1, cache=None, fp32=fp32) as builder:
         code = builder.build(program, gpu(target))
     inputs = random_inputs(found)
     inputs["x0"][(0,) * len(rows)] = np.nan

@@ -10,10 +10,16 @@ import pytest
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
 from redfuser.expr import cast
-from redfuser.targets import load_target
+from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import Schedule, build, default_schedule, interpret, verify
 from redfuser.tile.strategies.apart import APART, find_factors
 from tests.tile.build import quantised_product
+
+
+def processor(name: str) -> CpuTarget:
+    target = load_target(name)
+    assert isinstance(target, CpuTarget)
+    return target
 
 
 def inputs(cascade: Cascade) -> dict[str, np.ndarray]:
@@ -47,7 +53,6 @@ def test_a_factor_that_is_no_byte_is_refused() -> None:
 def test_only_processors_that_multiply_bytes_take_two_phases() -> None:
     cascade = quantised_product(512, 256, 96)
     derivation = derive(cascade)
-    chosen = default_schedule(cascade, derivation, load_target("cpu-avx512")).schedule  # type: ignore[arg-type]
+    chosen, lesser = (default_schedule(cascade, derivation, processor(n)).schedule for n in ("cpu-avx512", "cpu-avx2"))
     assert dict(chosen.options) == {APART: 1} and dict(chosen.tiles)["j"] == 48
-    lesser = default_schedule(cascade, derivation, load_target("cpu-avx2")).schedule  # type: ignore[arg-type]
     assert APART not in dict(lesser.options)
