@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
 from redfuser.analysis import Analysis
-from redfuser.artifact.contents import CompiledModule
+from redfuser.artifact.contents import CompiledModule, KernelFiles
 from redfuser.cascade.canonical import canonicalise
 from redfuser.cascade.detect import detect
 from redfuser.cascade.model import Cascade
@@ -64,9 +64,10 @@ def compile_analysis(
     report = _report(analysis, outcomes, options)
     kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     kernels += assembly.kernels
+    rest = [KernelFiles("remainder", assembly.texts)] if assembly.texts else []
     return CompiledModule(
         report=report,
-        kernels=tuple(kernel.files() for kernel in kernels),
+        kernels=(*(kernel.files() for kernel in kernels), *rest),
         module_writer=assembly.write,
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Assembly:
         calls: kernel name -> how often ``main`` calls it.
         link_options: further options for the linker.
         kernels: made while it was put together.
+        texts: sources of all other kernels, by file name, where they are worth reading.
     """
 
     module: tvm.IRModule
@@ -40,6 +41,7 @@ class Assembly:
     calls: Mapping[str, int]
     link_options: tuple[str, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write the shared library.

@@ -66,6 +66,10 @@ class Assembly(Protocol):
     def kernels(self) -> Sequence[Kernel]:
         """Kernels made while it was put together."""
 
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """Sources of all other kernels, by file name, where they are worth reading."""
+
     def write(self, path: Path) -> None:
         """Write the shared library.
 

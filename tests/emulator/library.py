@@ -89,11 +89,15 @@ def _run(*command: str) -> None:
         raise EmulationError("the kernel doesn't compile for the host:\n" + "\n".join(errors[:8]))
 
 
+def runtime_path() -> Path:
+    """The runtime's library, built if need be."""
+    return _build("runtime", '#include "runtime/runtime.cpp"\n', ("-O3",))
+
+
 @cache
 def runtime() -> ctypes.CDLL:
     """The runtime, whose symbols kernels resolve against."""
-    path = _build("runtime", '#include "runtime/runtime.cpp"\n', ("-O3",))
-    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(runtime_path()), mode=ctypes.RTLD_GLOBAL)
     library.emulator_error.restype = ctypes.c_char_p
     library.emulator_error_offset.restype = ctypes.c_size_t
     return library
@@ -110,16 +114,25 @@ def line_of(library: ctypes.CDLL, offset: int) -> int | None:
     return int(found[-1]) if found else None
 
 
-@cache
-def kernel_library(source: str) -> ctypes.CDLL:
-    """The kernels of a CUDA source.
+def kernel_path(source: str) -> Path:
+    """The library of the kernels of a CUDA source, built if need be.
 
     Raises:
         EmulationError: the compiler refuses it: it uses something that isn't emulated.
     """
-    runtime()
     try:
         text = host_source(source)
     except ValueError as error:
         raise EmulationError(str(error)) from error
-    return ctypes.CDLL(str(_build("kernel", text, KERNEL)))
+    return _build("kernel", text, KERNEL)
+
+
+@cache
+def kernel_library(source: str) -> ctypes.CDLL:
+    """The kernels of a CUDA source, loaded.
+
+    Raises:
+        EmulationError: as :func:`kernel_path`.
+    """
+    runtime()
+    return ctypes.CDLL(str(kernel_path(source)))

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 
 HEADER = "cuda/kernel.h"
 
+#: What the assembly that our own sources hold means, in C++.
+ASSEMBLY = {
+    'asm(PTX ".NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));': (
+        "result = PTX[1] == 'a' ? max_or_nan(a, b) : min_or_nan(a, b);"
+    )
+}
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -37,9 +44,11 @@ def host_source(source: str) -> str:
     Raises:
         ValueError: it holds inline assembly, which nothing here understands.
     """
-    if assembly := re.search(r"^.*\b(?:asm|__asm__)\b.*$", source, re.MULTILINE):
-        raise ValueError(f"inline assembly is not emulated: {assembly[0].strip()}")
-    body = re.sub(r"(?m)^[ \t]*#(?!pragma).*$", "", source)
+    for assembly, meaning in ASSEMBLY.items():
+        source = source.replace(assembly, meaning)
+    if unknown := re.search(r"^(?![ \t]*//).*\b(?:asm|__asm__)\b.*\(.*$", source, re.MULTILINE):
+        raise ValueError(f"inline assembly is not emulated: {unknown[0].strip()}")
+    body = re.sub(r"(?m)^[ \t]*#[ \t]*include.*$", "", source)
     # Dynamic shared memory, whatever its name and type, is the runtime's array.
     body = re.sub(
         r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];",

@@ -77,11 +77,11 @@ def assemble(
     module = rewire(module, [_replacement(each) for each in lone])
     module, kinds = schedule_remainder(module, machine)
     programs = {each.program.name: each.program for each in (*fused, *lone)}
-    executable = _build(module, list(programs.values()), machine, target.arch)
+    executable, texts = _build(module, list(programs.values()), machine, target.arch)
     for kind, group in (("fused", fused), ("product", lone)):
         kinds |= {program_symbol(each.program.name): kind for each in group}
     kernels = {call.product.kernel.program.name: call.product.kernel for call in calls}
-    return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS, tuple(kernels.values()))
+    return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS, tuple(kernels.values()), texts)
 
 
 def _replacement(each: Fused) -> Replacement:
@@ -89,9 +89,14 @@ def _replacement(each: Fused) -> Replacement:
     return Replacement(None, program_symbol(each.program.name), each.inputs, each.outputs, scratch)
 
 
-def _build(module: tvm.IRModule, programs: Sequence[GpuProgram], machine: tvm.target.Target, arch: str) -> Any:
+def _build(
+    module: tvm.IRModule, programs: Sequence[GpuProgram], machine: tvm.target.Target, arch: str
+) -> tuple[Any, dict[str, str]]:
+    """The executable, and the CUDA of what TVM generates for it, by file name."""
     if programs:
         symbols = [program_symbol(program.name) for program in programs]
         module = module.with_attr("external_mods", [static_object(build_programs(programs), symbols)])
-    with tvm.transform.PassContext(opt_level=3), machine, machine_code(arch):
-        return relax.build(hide_dividends(module), target=machine, relax_pipeline=to_machine(), tir_pipeline=PIPELINE)
+    with tvm.transform.PassContext(opt_level=3), machine, machine_code(arch) as texts:
+        pipelines = {"relax_pipeline": to_machine(), "tir_pipeline": PIPELINE}
+        executable = relax.build(hide_dividends(module), target=machine, **pipelines)
+    return executable, {"kernel.cu": "\n".join(texts)} if texts else {}

@@ -1,4 +1,4 @@
-"""A CUDA driver and runtime that record instead of computing: built by gcc, put in front of a child process."""
+"""A CUDA driver and runtime that record, and compute if told how: built by gcc, put in front of a child process."""
 
 from __future__ import annotations
 
@@ -39,9 +39,15 @@ class Recording:
 
 @dataclass(frozen=True)
 class Recorder:
-    """The two libraries in one folder."""
+    """The two libraries.
+
+    Args:
+        folder: where they are.
+        emulation: what launches compute: see ``driver/emulation.h``; nothing if not given.
+    """
 
     folder: Path
+    emulation: Path | None = None
 
     def run(self, *arguments: str, **pretend: int) -> Recording:
         """Run Python with these arguments.
@@ -52,6 +58,8 @@ class Recorder:
         log = self.folder / "recording.jsonl"
         log.unlink(missing_ok=True)
         settings = {f"CUDA_RECORDING_{name.upper()}": str(value) for name, value in pretend.items()}
+        if self.emulation is not None:
+            settings["CUDA_EMULATION"] = str(self.emulation)
         environment = {**os.environ, **settings, "CUDA_RECORDING": str(log), "LD_LIBRARY_PATH": str(self.folder)}
         done = subprocess.run(
             [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -68,7 +76,7 @@ def build_recorder(folder: Path) -> Recorder:
     """Build the libraries; skips without gcc."""
     if shutil.which("gcc") is None:
         pytest.skip("the recording driver needs gcc")
-    driver = ["-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1"), "libcuda.c", "-lpthread"]
+    driver = ["-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1"), "libcuda.c", "-lpthread", "-ldl"]
     runtime = ["-Wl,-soname,libcudart.so.13", "-Wl,--version-script=libcudart.map"]
     runtime += ["-o", str(folder / "libcudart.so.13"), "libcudart.c", str(folder / "libcuda.so.1")]
     for options in (driver, runtime):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,12 @@ import pytest
 from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from tests.codegen.gpu.recording import ROOT, Recorder
+from tests.emulator.artifact import emulating
+from tests.emulator.library import needs_compiler
 
 MODEL = ROOT / "models" / "tiny_bert.onnx"
+
+AGAINST_MODEL = ("--model", MODEL, "--device", "cuda")
 
 #: Loads and runs an artifact as the README shows it: with apache-tvm alone.
 ALONE = """
@@ -61,6 +66,25 @@ def test_every_kernel_is_launched_as_often_as_it_is_called(artifact: Path, recor
     assert all(event["machine"] == 190 for event in done.of("load"))
 
 
+@needs_compiler
+def test_its_launches_compute_the_model(artifact: Path, recorder: Recorder, tmp_path: Path) -> None:
+    """Every kernel, the remainder's too, by the emulator, in the module's order and on its memory."""
+    done = emulating(artifact, recorder, tmp_path).redfuser("verify", artifact, *AGAINST_MODEL)
+    assert done.code == 0 and "PASSED" in done.output, done.output
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_wrong_kernel_shows_in_the_outputs(artifact: Path, recorder: Recorder, tmp_path: Path) -> None:
+    wrong = shutil.copytree(artifact, tmp_path / "wrong")
+    source = wrong / "kernels" / "remainder" / "kernel.cu"
+    right = source.read_text()
+    source.write_text(right.replace("] + B[", "] - B["))
+    assert source.read_text() != right
+    done = emulating(wrong, recorder, tmp_path).redfuser("verify", artifact, *AGAINST_MODEL)
+    assert done.code == 6, done.output
+
+
 def test_launches_keep_within_the_device(artifact: Path, recorder: Recorder) -> None:
     for event in recorder.redfuser("run", artifact).of("launch"):
         assert min(event["grid"]) >= 1 and event["grid"][0] < 2**31 and max(event["grid"][1:]) < 2**16
@@ -82,6 +106,7 @@ def test_the_artifact_holds_no_source_and_lacks_no_kernel(artifact: Path) -> Non
 
 
 def test_sources_and_resources_of_each_kernel_can_be_read(artifact: Path) -> None:
+    assert "__global__" in (artifact / "kernels" / "remainder" / "kernel.cu").read_text()
     folder = artifact / "kernels" / "attention_0"
     assert {path.name for path in folder.iterdir()} == {"tile.txt", "kernel.py", "kernel.cu", "resources.json"}
     resources = json.loads((folder / "resources.json").read_text())

@@ -10,6 +10,7 @@ namespace emulator {
 inline void note_global(const void *pointer, size_t bytes, bool is_write, const char *what) {
   GlobalArray *array = array_of(pointer, bytes, what);
   if (!array) return;
+  touch(*array);
   const uint32_t block = 1 + block_now.x + grid_size.x * (block_now.y + grid_size.y * block_now.z);
   const size_t first = static_cast<const char *>(pointer) - array->begin;
   const auto conflict = [&](size_t i, uint32_t other, const char *earlier) {

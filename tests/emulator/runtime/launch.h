@@ -108,10 +108,7 @@ int launch(const Kernel &kernel, void **arguments, const int *grid, const int *b
   block_size = {unsigned(block[0]), unsigned(block[1]), unsigned(block[2])};
   grid_size = {unsigned(grid[0]), unsigned(grid[1]), unsigned(grid[2])};
   block_now = {0, 0, 0};
-  for (GlobalArray &array : global_arrays) {
-    array.writer.assign(array.bytes, 0);
-    array.reader.assign(array.bytes, 0);
-  }
+  for (auto &[begin, array] : global_arrays) array.touched = false;
   if (thread_count < 1 || thread_count > kMaxThreads) fail("%d threads in a block", thread_count);
   if (bytes > kMaxDynamic) fail("%zu bytes of dynamic shared memory; %zu is the most", bytes, kMaxDynamic);
   const unsigned blocks = grid_size.x * grid_size.y * grid_size.z;

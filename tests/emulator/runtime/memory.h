@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 #include "scheduler.h"
@@ -56,8 +57,16 @@ struct GlobalArray {
   char *begin;
   size_t bytes;
   std::vector<uint32_t> writer, reader;  // of each byte in this launch: a block's number from 1 on, or kSeveral
+  bool touched = false;                  // in this launch; otherwise the two are out of date
 };
-inline std::vector<GlobalArray> global_arrays;
+inline std::map<const char *, GlobalArray> global_arrays;  // by where they begin
+
+inline void touch(GlobalArray &array) {
+  if (array.touched) return;
+  array.touched = true;
+  array.writer.assign(array.bytes, 0);
+  array.reader.assign(array.bytes, 0);
+}
 
 // The array that `bytes` bytes lie in; an error names the nearest one.
 inline GlobalArray *array_of(const void *pointer, size_t bytes, const char *what) {
@@ -65,10 +74,12 @@ inline GlobalArray *array_of(const void *pointer, size_t bytes, const char *what
   const auto distance = [p](const GlobalArray &array) {
     return p < array.begin ? array.begin - p : std::max<std::ptrdiff_t>(p - (array.begin + array.bytes), 0);
   };
-  GlobalArray *nearest = nullptr;
-  for (GlobalArray &array : global_arrays) {
-    if (p >= array.begin && p + bytes <= array.begin + array.bytes) return &array;
-    if (!nearest || distance(array) < distance(*nearest)) nearest = &array;
+  const auto after = global_arrays.upper_bound(p);
+  GlobalArray *nearest = after == global_arrays.end() ? nullptr : &after->second;
+  if (after != global_arrays.begin()) {
+    GlobalArray &array = std::prev(after)->second;
+    if (p + bytes <= array.begin + array.bytes) return &array;
+    if (!nearest || distance(array) <= distance(*nearest)) nearest = &array;
   }
   if (!nearest) {
     fail("%s of address %p, which is in no argument", what, pointer);

@@ -22,6 +22,9 @@ int emulator_tensor_map(CUtensorMap *map, int data_type, int rank, void *base, c
 void emulator_forget_arrays() { emulator::global_arrays.clear(); }
 
 void emulator_add_array(const char *name, char *begin, size_t bytes) {
-  emulator::global_arrays.push_back({name, begin, bytes, {}, {}});
+  emulator::global_arrays[begin] = {name, begin, bytes, {}, {}};
 }
+
+void emulator_remove_array(const char *begin) { emulator::global_arrays.erase(begin); }
+
 }

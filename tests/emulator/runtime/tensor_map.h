@@ -69,7 +69,7 @@ inline std::string encode_tensor_map(CUtensorMap &map, int data_type, int rank, 
   if (swizzle < 0 || swizzle > 3) return "swizzle mode " + std::to_string(swizzle) + " is not emulated";
   if (inner % 16 || (span && inner > span))
     return "an inner box of " + std::to_string(inner) + " bytes with a swizzle span of " + std::to_string(span);
-  for (const GlobalArray &array : global_arrays)
+  for (const auto &[begin, array] : global_arrays)
     if (base >= array.begin && base < array.begin + array.bytes && map.base + last > array.begin + array.bytes)
       return "it reaches " + std::to_string(last) + " bytes far, but " + array.name + " has " +
              std::to_string(array.bytes);

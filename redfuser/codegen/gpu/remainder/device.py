@@ -52,19 +52,23 @@ _registry = threading.Lock()
 
 
 @contextmanager
-def machine_code(arch: str) -> Iterator[None]:
+def machine_code(arch: str) -> Iterator[list[str]]:
     """Within it, ``relax.build(…, tir_pipeline=PIPELINE)`` gives machine code for ``arch``. One build at a time.
+
+    Yields:
+        The CUDA texts that were compiled, as they are.
 
     Raises:
         MissingToolError, CudaError: from within the build; see :mod:`redfuser.codegen.gpu.tools.toolkit`.
     """
     failure: list[Exception] = []
+    texts: list[str] = []
     with _registry:
         before = tvm_ffi.get_global_func(CREATE, allow_missing=True)
-        tvm_ffi.register_global_func(CREATE, _creator(arch, failure), override=True)
+        tvm_ffi.register_global_func(CREATE, _creator(arch, texts, failure), override=True)
         tirx.compilation_pipeline.register_tir_pipeline(PIPELINE, _pipeline)
         try:
-            yield
+            yield texts
         except Exception as error:
             # TVM wraps whatever its callbacks raise.
             if failure:
@@ -78,10 +82,11 @@ def machine_code(arch: str) -> Iterator[None]:
                 tvm_ffi.register_global_func(CREATE, before, override=True)
 
 
-def _creator(arch: str, failure: list[Exception]) -> Callable[..., Any]:
+def _creator(arch: str, texts: list[str], failure: list[Exception]) -> Callable[..., Any]:
     def create(text: Any, _format: str, kernels: Mapping[str, Any], _source: Any) -> Any:
         try:
-            return _object(bytes(text).decode(), arch, kernels)
+            texts.append(_with_prelude(bytes(text).decode()))
+            return _object(texts[-1], arch, kernels)
         except Exception as error:
             failure.append(error)
             raise
@@ -90,7 +95,7 @@ def _creator(arch: str, failure: list[Exception]) -> Callable[..., Any]:
 
 
 def _object(text: str, arch: str, kernels: Mapping[str, Any]) -> Any:
-    cubin = compile_cuda(_with_prelude(text), arch, OPTIONS)
+    cubin = compile_cuda(text, arch, OPTIONS)
     described = [_packed(str(name), kernels[name]) for name in sorted(kernels, key=str)]
     return static_object(build_packed(described, arch, cubin.code), [])
 

@@ -1,4 +1,4 @@
-/* A CUDA driver that computes nothing and writes down what it was asked, one JSON object a line.
+/* A CUDA driver that writes down what it was asked, one JSON object a line, and computes only as emulation.h says.
  *
  * "Device memory" is host memory. CUDA_RECORDING names the file to write; CUDA_RECORDING_CAPABILITY (90 if not given),
  * CUDA_RECORDING_VERSION (13000), CUDA_RECORDING_SHARED (232448) and CUDA_RECORDING_DEVICES (1) say what to pretend.
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "emulation.h"
 
 typedef struct { unsigned char* start; size_t size; } Allocation;
 typedef struct { int count; uint16_t size[64]; } Parameters;
@@ -140,6 +141,7 @@ int cuMemAlloc_v2(void** address, size_t size) {
   size_t rounded = (size + 255) / 256 * 256;
   *address = aligned_alloc(256, rounded ? rounded : 256);
   memset(*address, 0, rounded);
+  emulate_allocation(*address, size, allocation_count);
   allocations[allocation_count++] = (Allocation){*address, size};
   pthread_mutex_unlock(&lock);
   return 0;
@@ -149,6 +151,7 @@ int cuMemFree_v2(void* address) {
   pthread_mutex_lock(&lock);
   for (int i = 0; i < allocation_count; i++)
     if (allocations[i].start == address) allocations[i].start = NULL;
+  emulate_free(address);
   pthread_mutex_unlock(&lock);
   free(address);
   return 0;
@@ -202,8 +205,10 @@ int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address, co
   list("box", box, 4, (int)rank);
   list("steps", steps, 4, (int)rank);
   fprintf(recording(), ", \"interleave\": %d, \"swizzle\": %d, \"promotion\": %d, \"fill\": %d}\n", interleave, swizzle, promotion, fill);
+  const int codes[4] = {interleave, swizzle, promotion, fill};
+  const int refused = emulate_map(map_count - 1, type, (int)rank, address, shape, strides, box, steps, codes);
   pthread_mutex_unlock(&lock);
-  return ((uintptr_t)map % 64 || (uintptr_t)address % 16) ? 1 : 0;
+  return ((uintptr_t)map % 64 || (uintptr_t)address % 16) ? 1 : refused;
 }
 
 int cuLaunchKernelEx(const Config* config, void* function, void** values, void** extra) {
@@ -231,5 +236,6 @@ int cuLaunchKernelEx(const Config* config, void* function, void** values, void**
   fprintf(recording(), "]}\n");
   pthread_mutex_unlock(&lock);
   if (!config->grid[0] || !config->block[0] || config->block[0] * config->block[1] * config->block[2] > 1024) return 1;
-  return config->shared > (launched->shared > 49152 ? (unsigned)launched->shared : 49152u);
+  if (config->shared > (launched->shared > 49152 ? (unsigned)launched->shared : 49152u)) return 1;
+  return emulate_launch(launched->name, values, config->grid, config->block, cluster, config->shared);
 }

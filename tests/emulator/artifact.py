@@ -1,0 +1,45 @@
+"""Whole artifacts in the emulator: what the recording driver launches is computed by it, in the module's own order.
+
+recorder = emulating(artifact, recorder, folder)
+recorder.redfuser("verify", artifact, "--model", model, "--device", "cuda")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tests.codegen.gpu.recording import Recorder
+from tests.emulator.library import kernel_path, runtime_path
+from tests.emulator.schedules import SCHEDULES, Schedule
+from tests.emulator.source import Parameter, kernels
+
+
+def emulating(artifact: Path, recorder: Recorder, folder: Path, schedule: Schedule = SCHEDULES[0]) -> Recorder:
+    """A recorder whose launches of an artifact's kernels compute.
+
+    Args:
+        artifact: folder that ``compile`` wrote; the CUDA of all its kernels is read there.
+        folder: where to write down which library holds which kernel.
+        schedule: order of threads, blocks and arrivals.
+
+    Raises:
+        EmulationError: a kernel uses something that isn't emulated.
+    """
+    lines = [f"{runtime_path()} {' '.join(map(str, schedule.codes))}"]
+    for source in sorted(artifact.glob("kernels/*/*.cu")):
+        lines += _kernels(source.read_text(encoding="utf-8"))
+    description = folder / f"{artifact.name}.emulation"
+    description.write_text("\n".join([*lines, ""]))
+    return replace(recorder, emulation=description)
+
+
+def _kernels(source: str) -> Iterator[str]:
+    library = kernel_path(source)
+    for entry, parameters in kernels(source).items():
+        yield f"{entry} {library} {''.join(map(_kind, parameters))}"
+
+
+def _kind(parameter: Parameter) -> str:
+    return "p" if parameter.is_pointer else "v"
