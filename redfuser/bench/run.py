@@ -81,7 +81,7 @@ class Bench:
         absent: dict[str, str] = {}
         if self.place.threads:
             peer = self._attempt(
-                "onnxruntime", absent, lambda: onnx_runtime(analysis.onnx.proto, feeds, self.place.threads)
+                "onnxruntime", absent, lambda: onnx_runtime(analysis.onnx.whole(), feeds, self.place.threads)
             )
             if peer is not None:
                 sides["onnxruntime"] = peer

@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.support import cc
 
 from redfuser.codegen.backend import Kernel
+from redfuser.codegen.library import pack_imports
 from redfuser.codegen.sources import keep_sources_apart
 from redfuser.errors import MissingToolError
 
@@ -51,7 +52,8 @@ class Assembly:
         """
         if cc.get_cc() is None:
             raise MissingToolError("no C++ compiler was found to link the module with", "install g++ or clang")
-        self.executable.export_library(str(path), options=[*LINK_OPTIONS, *self.link_options])
+        options = [*LINK_OPTIONS, *self.link_options]
+        self.executable.export_library(str(path), fpack_imports=pack_imports, options=options)
 
     def statistics(self) -> dict[str, int]:
         """Number of kernels by the way they are computed."""

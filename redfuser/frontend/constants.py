@@ -13,6 +13,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from redfuser.contents import contents, held
+
 
 def _reshaped(array: np.ndarray, call: relax.Call) -> np.ndarray:
     return array.reshape([int(extent) for extent in call.struct_info.shape])
@@ -50,8 +52,8 @@ class _Folder(PyExprMutator):
         source = self._constant(call.args[0]) if name in _VIEWS else None
         if source is None:
             return call
-        array = _VIEWS[name](source.data.numpy(), op)
-        return relax.const(array, op.struct_info.dtype)
+        array = _VIEWS[name](contents(source), op)
+        return relax.Constant(held(array))
 
     def _constant(self, value: relax.Expr) -> relax.Constant | None:
         """The constant that an argument is, or is bound to."""

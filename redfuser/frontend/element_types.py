@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy
     from onnx import TensorProto
 
+    Array = numpy.ndarray[Any, Any]
+
 #: Types that are no whole bytes are held in the next that is: element by element, not packed.
 _HELD = {
     "int2": "int8",
@@ -58,17 +60,23 @@ def is_narrow(name: str) -> bool:
     return name in _HELD
 
 
-def held_array(tensor: TensorProto) -> numpy.ndarray[Any, Any]:
-    """The contents of a constant, in the type it is held in."""
-    from onnx import numpy_helper
+def held_array(tensor: TensorProto, data: Array | None = None) -> Array:
+    """The contents of a constant, in the type it is held in.
 
-    array = numpy_helper.to_array(tensor)
-    held = held_type(tensor.data_type, f"constant '{tensor.name}'")
-    if str(array.dtype) == held:
-        return array
+    Args:
+        data: its bytes, where the tensor lacks them; what is given is a view of them if they can stay as they are.
+    """
+    from onnx import TensorProto, numpy_helper
+
     from redfuser.evaluate import numpy_dtype
 
-    return array.astype(numpy_dtype(held))
+    held = held_type(tensor.data_type, f"constant '{tensor.name}'")
+    if data is not None and element_type(tensor.data_type) == held:
+        return data.view(numpy_dtype(held)).reshape(tensor.dims)
+    if data is not None:
+        tensor = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data.tobytes())
+    array = numpy_helper.to_array(tensor)
+    return array if str(array.dtype) == held else array.astype(numpy_dtype(held))
 
 
 def integer_limits(name: str) -> tuple[int, int]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tvm
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from redfuser.contents import held
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend.converters import CONVERTERS, converter_of
 from redfuser.frontend.converters.common import Attributes, Inputs
@@ -38,17 +40,20 @@ _DEFAULT_DOMAINS = ("", "ai.onnx")
 _MARK = re.compile(r"node(\d+)_output\d+$")
 
 
-def import_graph(proto: ModelProto, symbols: Symbols | None = None) -> tvm.IRModule:
+def import_graph(
+    proto: ModelProto, symbols: Symbols | None = None, weights: Mapping[str, np.ndarray] | None = None
+) -> tvm.IRModule:
     """Import a normalised model as a Relax module with one function ``main``; weights are constants.
 
     Args:
         symbols: the model's symbolic dimensions; None where it has none.
+        weights: the bytes of initializers whose data ``proto`` lacks, by name. Constants share them.
 
     Raises:
         UnsupportedOperatorError: an operator has no converter, or its converter refuses this use of it.
         TooLarge: a symbolic dimension has sizes that the model doesn't take.
     """
-    importer = _Importer(symbols or Symbols({}))
+    importer = _Importer(symbols or Symbols({}), weights or {})
     try:
         return importer.from_onnx(proto.graph, opset_of(proto))
     except (UnsupportedOperatorError, TooLarge):
@@ -65,9 +70,10 @@ def marked_node(name: str) -> int | None:
 class _Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's importer with our converters, marked bindings and errors that name the node."""
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__(shape_dict=None, dtype_dict=None)
         self.symbols = symbols
+        self.weights = weights
         self.sizes: dict[str, Array] = {}
 
     def _parse_graph_input(self, graph: GraphProto) -> None:
@@ -83,7 +89,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _parse_graph_initializers(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
-            self._nodes[tensor.name] = relax.Constant(tvm.runtime.tensor(held_array(tensor)))
+            array = held_array(tensor, self.weights.get(tensor.name))
+            self._nodes[tensor.name] = relax.Constant(held(array))
 
     def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
         for node in graph.node:

@@ -15,7 +15,6 @@ from redfuser.frontend.shapes import resolve_shapes
 from redfuser.signature import ANY_SIZE, DimRange, TensorSpec
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
     from tvm import IRModule
     from tvm.tirx import PrimExpr, Var
 
@@ -36,7 +35,6 @@ class LoweredModel:
         symbols: the variable of ``module`` that stands for each of them, by name.
         provenance: name of each bound variable -> names of the ONNX nodes it computes.
         operators: name of each ONNX node -> its operator.
-        normal_model: the normalised ONNX model that was imported.
     """
 
     module: IRModule
@@ -46,7 +44,6 @@ class LoweredModel:
     symbols: Mapping[str, Var]
     provenance: Mapping[str, tuple[str, ...]]
     operators: Mapping[str, str]
-    normal_model: ModelProto
 
     def verify(self) -> None:
         """Check what the fields promise.
@@ -128,7 +125,7 @@ def lower_prepared(model: PreparedModel) -> LoweredModel:
     from redfuser.frontend.legalise import legalise
 
     normal = model.proto
-    imported, symbols = _import(normal, model.dims)
+    imported, symbols = _import(model)
     module, owners = legalise(imported, normal.graph.node)
     module = with_dims(module, {symbols.variables[name].name: bounds for name, bounds in symbols.ranges.items()})
     nodes = normal.graph.node
@@ -144,19 +141,19 @@ def lower_prepared(model: PreparedModel) -> LoweredModel:
         symbols=symbols.variables,
         provenance={variable: (nodes[owner].name,) for variable, owner in owners.items()},
         operators={node.name: node.op_type for node in nodes},
-        normal_model=normal,
     )
 
 
-def _import(proto: ModelProto, ranges: Mapping[str, DimRange]) -> tuple[IRModule, Symbols]:
+def _import(model: PreparedModel) -> tuple[IRModule, Symbols]:
     """The imported model; a dimension that was given no range gets the one that the model's own tables allow."""
     from redfuser.frontend.importer import import_graph
     from redfuser.frontend.symbols import Symbols, TooLarge
 
+    ranges = model.dims
     while True:
         symbols = Symbols(ranges)
         try:
-            return import_graph(proto, symbols), symbols
+            return import_graph(model.proto, symbols, model.weights), symbols
         except TooLarge as limit:
             bounds = ranges[limit.name]
             if bounds != ANY_SIZE:

@@ -6,12 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redfuser.signature import DimRange
 
 if TYPE_CHECKING:
+    import numpy
     from onnx import ModelProto
+
+    Array = numpy.ndarray[Any, Any]
 
 MIB = 1 << 20
 
@@ -81,6 +84,7 @@ class PreparedModel:
         opset: version of the default operator set in the file.
         nodes: number of nodes of the graph in the file.
         dims: range of each dimension that stays symbolic, by name.
+        weights: the bytes of initializers whose data ``proto`` lacks, by name.
     """
 
     path: Path
@@ -90,6 +94,18 @@ class PreparedModel:
     opset: int
     nodes: int
     dims: Mapping[str, DimRange] = field(default_factory=dict)
+    weights: Mapping[str, Array] = field(default_factory=dict, compare=False)
+
+    def whole(self) -> ModelProto:
+        """The normalised model with all data in it."""
+        from onnx import ModelProto
+
+        proto = ModelProto()
+        proto.CopyFrom(self.proto)
+        for tensor in proto.graph.initializer:
+            if tensor.name in self.weights:
+                tensor.raw_data = self.weights[tensor.name].tobytes()
+        return proto
 
     def __str__(self) -> str:
         return _line(self.path, self.opset, self.nodes, self.size, self.digest)

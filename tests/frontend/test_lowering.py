@@ -8,11 +8,14 @@ import sys
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
+from tvm import IRModule
+from tvm.runtime import Tensor
 
 from models.attention import attention
 from models.tiny_bert import tiny_bert
-from redfuser.frontend import LoweredModel, lower
+from redfuser.frontend import LoweredModel, lower, prepare
+from redfuser.frontend.importer import import_graph
 from redfuser.signature import DimRange, TensorSpec
 from tests.frontend.running import graph_of, loaded, run, single
 from tests.golden import Golden
@@ -143,3 +146,42 @@ def test_the_verifier_rejects_what_is_not_lowered() -> None:
     module = tvm.IRModule(dict(builder.get().functions_items()))
     with pytest.raises(AssertionError, match="not lowered"):
         dataclasses.replace(lowered, module=module).verify()
+
+
+@pytest.mark.parametrize("kind", [1, 3, 6, 7, 9, 10, 11, 16, 17, 22])
+def test_weights_beside_the_graph_give_the_same_constants(kind: int) -> None:
+    """One of each width and family: float32, int8, int32, int64, bool, float16, float64, bfloat16, float8, int4."""
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    values = (np.arange(128) % 2 if kind == 9 else np.arange(128) % 15 - 7).astype(dtype)
+    tensor = numpy_helper.from_array(values.reshape(64, 2), "w")
+    data = aligned(tensor.raw_data)
+    bare = TensorProto(name="w", data_type=kind, dims=[64, 2])
+    nodes = [helper.make_node("Identity", ["w"], ["y"])]
+    results = [helper.make_tensor_value_info("y", kind, [64, 2])]
+    graphs = [helper.make_graph(nodes, "test", [], results, [each]) for each in (tensor, bare)]
+    whole, apart = (helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]) for graph in graphs)
+    expected, got = (constant(import_graph(m, None, w)) for m, w in ((whole, {}), (apart, {"w": data})))
+    assert got.dtype == expected.dtype and got.numpy().tobytes() == expected.numpy().tobytes()
+    shares = dtype.isbuiltin == 1 and np.shares_memory(np.from_dlpack(got), data)
+    assert shares == (dtype.isbuiltin == 1)
+
+
+def aligned(content: bytes) -> np.ndarray:
+    """Bytes at an address that TVM takes."""
+    room = np.zeros(len(content) + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    room[start : start + len(content)] = np.frombuffer(content, np.uint8)
+    return room[start : start + len(content)]
+
+
+def constant(module: IRModule) -> Tensor:
+    """The constant that ``main`` returns."""
+    (binding,) = (binding for block in module["main"].body.blocks for binding in block.bindings)
+    return binding.value.data
+
+
+def test_preparing_leaves_the_loaded_model_alone() -> None:
+    model = loaded(single("Gather", {"x": X}, {"indices": np.array([-1])}, opset=11, axis=1))
+    before = model.proto.SerializeToString()
+    assert prepare(model).proto.SerializeToString() != before
+    assert model.proto.SerializeToString() == before

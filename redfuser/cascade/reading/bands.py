@@ -56,8 +56,10 @@ def find_band(table: np.ndarray[Any, Any], dtype: str) -> Band | None:
     corners = matrix[0, 0], matrix[0, -1], matrix[-1, 0], matrix[-1, -1]
     first = corners[0]
     other = next((v for v in (*corners, *matrix[0], *matrix[:, 0]) if v != first), first)
+    if other == first or not np.isin(matrix[0], (first, other)).all():
+        return None  # most weights, without a look at all of them
     mask = matrix == first
-    if other == first or not (mask | (matrix == other)).all() or not (table == matrix).all():
+    if not (mask | (matrix == other)).all() or not (table == matrix).all():
         return None
     rows, columns = matrix.shape
     diagonals = np.array([mask.diagonal(d)[0] for d in range(1 - rows, columns)])

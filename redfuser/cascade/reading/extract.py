@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from redfuser.cascade.assembly.tails import split_tails
@@ -11,6 +12,7 @@ from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.reading.bands import Band, find_band
 from redfuser.cascade.reading.sizes import dims_of_module, extent_of, sizes_of_call, variables_of_module
 from redfuser.cascade.reading.tir import Fragment, NotExtractable, extract_primfunc
+from redfuser.contents import contents
 from redfuser.expr import Const, Expr, Load, Tensor, axis, load, number, transform
 from redfuser.extents import size_of
 
@@ -157,9 +159,9 @@ class _GraphReader:
         from tvm import relax
 
         value = self.values.get(name)
-        if not isinstance(value, relax.Constant) or value.data.numpy().size != 1:
+        if not isinstance(value, relax.Constant) or prod(value.data.shape) != 1:
             return None
-        item = value.data.numpy().reshape(-1)[0].item()
+        item = contents(value).reshape(-1)[0].item()
         dtype = str(value.struct_info.dtype)
         return Const("bool", bool(item)) if dtype == "bool" else number(item, dtype)
 
@@ -171,7 +173,7 @@ class _GraphReader:
         if not isinstance(value, relax.Constant):
             return None
         if name not in self.bands:
-            self.bands[name] = find_band(value.data.numpy(), str(value.struct_info.dtype))
+            self.bands[name] = find_band(contents(value), str(value.struct_info.dtype))
         return self.bands[name]
 
 

@@ -12,6 +12,7 @@ from redfuser.codegen.cpu.bytes.products import packable
 from redfuser.codegen.cpu.generate import generate
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.rewire import Replacement
+from redfuser.contents import contents
 from redfuser.targets import CpuTarget
 
 
@@ -48,5 +49,5 @@ class Packed:
 
     def _packed(self, constant: relax.Constant, panels: Panels) -> relax.Constant:
         if (constant, panels) not in self.constants:
-            self.constants[constant, panels] = relax.const(panels.pack(constant.data.numpy()))
+            self.constants[constant, panels] = relax.const(panels.pack(contents(constant)))
         return self.constants[constant, panels]

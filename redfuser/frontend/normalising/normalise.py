@@ -13,7 +13,7 @@ from redfuser.frontend.reading.walk import names_read
 
 if TYPE_CHECKING:
     import numpy
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
     Array = numpy.ndarray[Any, Any]
 
@@ -32,7 +32,8 @@ def normalise(proto: ModelProto) -> ModelProto:
     of the Gather family non-negative.
 
     Args:
-        proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). Not changed.
+        proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). It is used up: a copy
+            would hold all weights once more.
 
     Raises:
         ModelError: the graph contradicts itself, has sparse initializers, or cannot be converted to :data:`OPSET`.
@@ -51,7 +52,7 @@ def normalise(proto: ModelProto) -> ModelProto:
 
 
 def upgrade(proto: ModelProto) -> ModelProto:
-    """A copy of the model in operator set :data:`OPSET` at least.
+    """The model in operator set :data:`OPSET` at least: itself if it is, otherwise another.
 
     Raises:
         ModelError: it cannot be converted.
@@ -59,9 +60,7 @@ def upgrade(proto: ModelProto) -> ModelProto:
     import onnx
 
     if opset_of(proto) >= OPSET:
-        copy = onnx.ModelProto()
-        copy.CopyFrom(proto)
-        return copy
+        return proto
     try:
         return onnx.version_converter.convert_version(proto, OPSET)
     except (RuntimeError, onnx.version_converter.ConvertError) as error:
@@ -154,10 +153,11 @@ def _remove_unused(graph: GraphProto) -> None:
             needed.update(names_read(node))
     del graph.node[:]
     graph.node.extend(reversed(kept))
-    used = {tensor.name: tensor for tensor in graph.initializer if tensor.name in needed}
-    initializers: list[TensorProto] = list(used.values())
-    del graph.initializer[:]
-    graph.initializer.extend(initializers)
+    # One by one: protobuf frees nothing that was taken out and put back.
+    for place, tensor in reversed(list(enumerate(graph.initializer))):
+        if tensor.name not in needed:
+            del graph.initializer[place]
+    used = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in used]
     del graph.input[:]
     graph.input.extend(inputs)

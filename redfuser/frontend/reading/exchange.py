@@ -1,7 +1,7 @@
 """What the process that reads a model and the one that compiles it hand each other: files in a folder.
 
 ``request.json`` goes in. ``reply.json`` comes out, and with it ``model.onnx`` and ``weights.bin``, which holds the data
-of large initializers: protobuf serialises no message over 2 GiB.
+of large initializers: protobuf serialises no message over 2 GiB, and a file can be mapped instead of read.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from redfuser.contents import ALIGNMENT
 from redfuser.errors import RedFuserError
 from redfuser.frontend.model import LoadLimits, PreparedModel
 from redfuser.records import RecordError, decode, encode, parse, to_text
 from redfuser.signature import DimRange
 
 if TYPE_CHECKING:
+    import numpy
     from onnx import ModelProto
+
+    Array = numpy.ndarray[Any, Any]
 
 REQUEST, REPLY, MODEL, WEIGHTS = "request.json", "reply.json", "model.onnx", "weights.bin"
 
@@ -41,7 +45,8 @@ class Reply:
     """A :class:`PreparedModel` but for its graph.
 
     Args:
-        weights: of each initializer whose data is in ``weights.bin``, in its order there: its place and its bytes.
+        weights: of each initializer whose data is in ``weights.bin``, in its order there: its place in the graph and
+            its bytes.
     """
 
     digest: str
@@ -67,6 +72,7 @@ def write_prepared(folder: Path, model: PreparedModel) -> None:
         for place, tensor in enumerate(model.proto.graph.initializer):
             if len(tensor.raw_data) >= LARGE_BYTES:
                 weights.append((place, file.write(tensor.raw_data)))
+                file.write(bytes(-file.tell() % ALIGNMENT))
                 tensor.ClearField("raw_data")
     (folder / MODEL).write_bytes(model.proto.SerializeToString(deterministic=True))
     reply = Reply(model.digest, model.size, model.opset, model.nodes, model.dims, tuple(weights))
@@ -74,7 +80,7 @@ def write_prepared(folder: Path, model: PreparedModel) -> None:
 
 
 def read_prepared(folder: Path, path: Path) -> PreparedModel:
-    """Read what :func:`write_prepared` wrote.
+    """Read what :func:`write_prepared` wrote; weights stay where they are, and their file may be unlinked.
 
     Args:
         path: of the model's file.
@@ -91,15 +97,23 @@ def read_prepared(folder: Path, path: Path) -> PreparedModel:
         proto.ParseFromString((folder / MODEL).read_bytes())
     except DecodeError as error:
         raise RecordError("the normalised model is not an ONNX model") from error
-    _fill(proto, reply, folder / WEIGHTS)
-    return PreparedModel(path, proto, reply.digest, reply.size, reply.opset, reply.nodes, reply.dims)
+    weights = _map(proto, reply, folder / WEIGHTS)
+    return PreparedModel(path, proto, reply.digest, reply.size, reply.opset, reply.nodes, reply.dims, weights)
 
 
-def _fill(proto: ModelProto, reply: Reply, weights: Path) -> None:
-    with weights.open("rb") as file:
-        for entry in reply.weights:
-            place, length = entry if len(entry) == 2 else (-1, 0)
-            data = file.read(max(length, 0))
-            if not 0 <= place < len(proto.graph.initializer) or len(data) != length:
-                raise RecordError("the weights don't fit the normalised model")
-            proto.graph.initializer[place].raw_data = data
+def _map(proto: ModelProto, reply: Reply, path: Path) -> dict[str, Array]:
+    """The bytes of each initializer in a file, by its name: pages that are read when they are used."""
+    import numpy
+
+    nothing = not path.stat().st_size  # which can't be mapped
+    mapped = numpy.zeros(0, numpy.uint8) if nothing else numpy.memmap(path, numpy.uint8, "c")
+    weights: dict[str, Array] = {}
+    start = 0
+    for entry in reply.weights:
+        place, length = entry if len(entry) == 2 else (-1, 0)
+        end = start + length
+        if not 0 <= place < len(proto.graph.initializer) or not start < end <= mapped.size:
+            raise RecordError("the weights don't fit the normalised model")
+        weights[proto.graph.initializer[place].name] = numpy.asarray(mapped[start:end])
+        start = end + -end % ALIGNMENT
+    return weights

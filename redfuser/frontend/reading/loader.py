@@ -19,10 +19,8 @@ from redfuser.frontend.reading.external import load_external_data
 from redfuser.frontend.reading.walk import count_nodes, graphs_of, nodes_of, tensors_of
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
     from onnx import ModelProto
-
-#: Protobuf serialises no message as large as this.
-PROTOBUF_BYTES = 2048 * MIB - 1
 
 
 def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
@@ -33,13 +31,13 @@ def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
         UnsafeModelError: external data that leaves the model's folder or isn't a plain file.
     """
     content = _read_file(path, limits.model_bytes)
-    proto = _parse(path, content)
+    proto, digest, size = _parse(path, content), hashlib.sha256(content), len(content)
+    del content  # as large as the model itself
     _check_size(path, proto, limits)
     _check_text(path, proto)
-    digest = hashlib.sha256(content)
-    size = len(content) + load_external_data(proto, path.parent, limits.external_bytes, digest)
+    size += load_external_data(proto, path.parent, limits.external_bytes, digest)
     _check_tensors(path, proto)
-    _check_validity(path, proto, size)
+    _check_validity(path, proto)
     return OnnxModel(path, proto, digest.hexdigest(), size)
 
 
@@ -98,29 +96,39 @@ def _texts(proto: ModelProto) -> Iterator[object]:
     yield from (tensor.name for tensor in tensors_of(proto))
 
 
-def _check_validity(path: Path, proto: ModelProto, size: int) -> None:
+def _check_validity(path: Path, proto: ModelProto) -> None:
     import onnx
 
-    subject = proto if size < PROTOBUF_BYTES else _without_weights(proto)
     try:
-        onnx.checker.check_model(subject)
+        onnx.checker.check_model(_without_weights(proto))
     except (onnx.checker.ValidationError, UnicodeDecodeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ModelError(f"{path} is not a valid ONNX model: {first_line}") from error
 
 
 def _without_weights(proto: ModelProto) -> ModelProto:
-    """A copy with large initializers emptied: the checker serialises what it checks."""
+    """A copy with large initializers emptied: the checker serialises what it checks, and stops at 2 GiB."""
     import onnx
 
     copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    for tensor in copy.graph.initializer:
-        if len(tensor.raw_data) > MIB:
-            tensor.raw_data = b""
-            tensor.ClearField("dims")
-            tensor.dims.append(0)
+    _copy_fields(proto, copy, "graph")
+    _copy_fields(proto.graph, copy.graph, "initializer")
+    for tensor in proto.graph.initializer:
+        large = tensor.ByteSize() > MIB and tensor.HasField("raw_data")
+        empty = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
+        copy.graph.initializer.append(empty if large else tensor)
     return copy
+
+
+def _copy_fields(source: Message, target: Message, but: str) -> None:
+    """Copy all fields but one."""
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if isinstance(value, str | bytes | int | float):
+            setattr(target, field.name, value)
+        else:
+            getattr(target, field.name).MergeFrom(value)
 
 
 def _check_tensors(path: Path, proto: ModelProto) -> None:

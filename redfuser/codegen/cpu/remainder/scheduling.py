@@ -11,6 +11,7 @@ from tvm import relax
 from redfuser.cascade.reading.sizes import dims_of_module, sizes_of_call, variables_of_module
 from redfuser.codegen.cpu.remainder.function import Scheduled, builds, schedule_function
 from redfuser.codegen.rewire import with_bindings
+from redfuser.contents import contents
 from redfuser.extents import Extent
 from redfuser.targets import CpuTarget
 
@@ -92,7 +93,7 @@ class Remainder:
     def _pack(self, constant: relax.Constant, scheduled: Scheduled) -> relax.Constant:
         key = (constant, scheduled.packing)
         if key not in self._packed:
-            self._packed[key] = relax.const(scheduled.pack(constant.data.numpy()))
+            self._packed[key] = relax.const(scheduled.pack(contents(constant)))
         return self._packed[key]
 
 
