@@ -6,12 +6,13 @@ recorder.redfuser("verify", artifact, "--model", model, "--device", "cuda")
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from redfuser.artifact.manifest import read_manifest
 from tests.codegen.gpu.recording import Recorder
-from tests.emulator.library import kernel_path, runtime_path
+from tests.emulator.library import EmulationError, kernel_path, runtime_path
 from tests.emulator.schedules import SCHEDULES, Schedule
 from tests.emulator.source import Parameter, kernels
 
@@ -33,6 +34,30 @@ def emulating(artifact: Path, recorder: Recorder, folder: Path, schedule: Schedu
     description = folder / f"{artifact.name}.emulation"
     description.write_text("\n".join([*lines, ""]))
     return replace(recorder, emulation=description)
+
+
+def differences(
+    artifact: Path, model: Path, inputs: Path | None, recorder: Recorder, folder: Path, schedules: Sequence[Schedule]
+) -> Iterator[str]:
+    """What ``redfuser verify`` says against an artifact whose launches the emulator computes; nothing if all is well.
+
+    Args:
+        artifact, folder, schedules: as for :func:`emulating`.
+        model: what it was compiled from.
+        inputs: arrays by input name; random ones otherwise.
+    """
+    given = ("--inputs", inputs) if inputs is not None else ()
+    capability = int("".join(filter(str.isdigit, read_manifest(artifact).target.arch)))
+    for schedule in schedules:
+        try:
+            emulator = emulating(artifact, recorder, folder, schedule)
+        except EmulationError as error:
+            yield f"not emulated: {error}"
+            return
+        command = ("verify", artifact, "--model", model, "--device", "cuda", "-q", *given)
+        done = emulator.redfuser(*command, capability=capability)
+        if done.code:
+            yield f"emulated with {schedule}: {' '.join(done.output.split())}"
 
 
 def _kernels(source: str) -> Iterator[str]:

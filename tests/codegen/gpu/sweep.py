@@ -2,10 +2,12 @@
 
     python -m tests.codegen.gpu.sweep                                # all of them: an hour cold, minutes from the cache
     python -m tests.codegen.gpu.sweep --target h800 --only bert -v   # some, with every kernel
+    python -m tests.codegen.gpu.sweep --emulate                      # and models computed by the emulator, end to end
 
 Of each: that every cascade is fused or says specifically why not, that no chosen kernel spills (16 B in an attention
 of sm_86) or exceeds its target, that kernels with products use their architecture's units and none keeps variables in
-memory, and that a driver which records sees the launches that the module's calls ask for. Exits with 1 otherwise.
+memory, and that a driver which records sees the launches that the module's calls ask for. With ``--emulate`` also that
+a whole model computes what ONNX Runtime and float64 do, under two schedules. Exits with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from redfuser.report.value import CascadeEntry
 from redfuser.targets import GpuTarget, load_target
 from tests.codegen.gpu.ptx import problems as ptx_problems
 from tests.codegen.gpu.recording import Recorder, build_recorder
+from tests.emulator.artifact import differences
+from tests.emulator.schedules import SCHEDULES
 
 TARGETS = ("a10", "a100-80g", "h100-sxm", "h800", "h200")
 
@@ -57,6 +61,12 @@ class Subject:
     name: str
     path: Path
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> Path | None:
+        """Arrays that lie beside an exported model."""
+        path = self.path.with_suffix(".npz")
+        return path if path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,9 @@ def subjects(folder: Path) -> Iterator[Subject]:
             yield Subject(f"{workload} {case.name}", path)
 
 
-def examine(subject: Subject, analysis: Analysis, target: GpuTarget, folder: Path, recorder: Recorder) -> Finding:
+def examine(
+    subject: Subject, analysis: Analysis, target: GpuTarget, folder: Path, recorder: Recorder, emulate: bool
+) -> Finding:
     """Compile an analysed subject for a target, and check all that can be checked without a device."""
     options = CompileOptions(target=target, shapes=subject.shapes)
     compiled = compile_analysis(analysis, options, Silent())
@@ -126,6 +138,8 @@ def examine(subject: Subject, analysis: Analysis, target: GpuTarget, folder: Pat
     write_artifact(compiled, options, artifact)
     module: Any = compiled.dump["module"]
     found += launch_problems(artifact, programs, module.calls, target, recorder)
+    if emulate and subject.inputs is not None:
+        found += differences(artifact, subject.path, subject.inputs, recorder, folder, SCHEDULES[:2])
     return Finding(subject.name, target, compiled.report.cascades, programs, tuple(found))
 
 
@@ -175,6 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
     parser.add_argument("--only", default="", metavar="TEXT", help="subjects whose name contains this")
     parser.add_argument("-v", "--verbose", action="store_true", help="every kernel, every reason")
+    parser.add_argument("--emulate", action="store_true", help="compute whole models in the emulator")
     chosen = parser.parse_args(arguments)
     wrong = 0
     print("| subject | target | fused | kernels | registers | shared KB | spill B |\n|---|---|---|---|---|---|---|")
@@ -187,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = CompileOptions(target=_gpu(TARGETS[0]), shapes=subject.shapes)
             analysis = analyze(subject.path, options, Silent())
             for target in map(_gpu, chosen.target or TARGETS):
-                finding = examine(subject, analysis, target, folder, recorder)
+                finding = examine(subject, analysis, target, folder, recorder, chosen.emulate)
                 wrong += len(finding.problems)
                 lines = [*(finding.details() if chosen.verbose else ()), *(f"    WRONG: {p}" for p in finding.problems)]
                 print(finding.row(), *lines, sep="\n", flush=True)
