@@ -64,16 +64,34 @@ def interpret_blocks(
     for tensor in (*program.workspaces, *program.outputs):
         memory[tensor] = _blank(tensor, dtype)
         written[tensor] = np.zeros(tensor.shape, dtype=bool)
-    wanted = None if blocks is None else _coordinates(program.phases[-1], blocks)
-    for phase in program.phases:
+    for phase, needed in zip(program.phases, needed_blocks(program, blocks), strict=True):
         localised: dict[Expr, Any] = {}
-        for ranges in _blocks(phase, wanted):
-            block = _Block(phase, memory, written, ranges, dtype, localised)
+        places = list(_ranges(phase))
+        for number in needed:
+            block = _Block(phase, memory, written, dict(places[number]), dtype, localised)
             with np.errstate(all="ignore"):  # NaN and infinities are values here
                 block.run(phase.body)
     return (
         {tensor.name: memory[tensor] for tensor in program.outputs},
         {tensor.name: written[tensor] for tensor in program.outputs},
+    )
+
+
+def needed_blocks(program: TileProgram, blocks: Collection[int] | None) -> tuple[tuple[int, ...], ...]:
+    """Which blocks of each phase some blocks of the last phase take: those that share points with them.
+
+    Args:
+        blocks: positions in the last phase's grid, row-major; ``None`` for all.
+
+    Returns:
+        Positions in the grid of each phase, row-major.
+    """
+    chosen = [ranges for n, ranges in enumerate(_ranges(program.phases[-1])) if blocks is None or n in blocks]
+    return tuple(
+        tuple(
+            n for n, ranges in enumerate(_ranges(phase)) if blocks is None or any(_overlap(ranges, c) for c in chosen)
+        )
+        for phase in program.phases
     )
 
 
@@ -94,17 +112,6 @@ def _ranges(phase: Phase) -> Iterator[dict[Axis, range]]:
     sizes = {tile.axis: tile.size for tile in phase.grid}
     for starts in _starts(phase):
         yield {a: range(n, min(n + sizes[a], a.extent)) for a, n in starts.items()}
-
-
-def _coordinates(phase: Phase, blocks: Collection[int]) -> list[dict[Axis, range]]:
-    return [ranges for number, ranges in enumerate(_ranges(phase)) if number in blocks]
-
-
-def _blocks(phase: Phase, wanted: list[dict[Axis, range]] | None) -> Iterator[dict[Axis, range]]:
-    """The ranges of each block to run: those that overlap a wanted one on the axes they share."""
-    for ranges in _ranges(phase):
-        if wanted is None or any(_overlap(ranges, one) for one in wanted):
-            yield ranges
 
 
 def _overlap(some: Mapping[Axis, range], others: Mapping[Axis, range]) -> bool:

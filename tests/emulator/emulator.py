@@ -46,19 +46,25 @@ def run(
     _run_all([(source, launch) for launch in launches], arrays, schedule)
 
 
-def run_program(program: GpuProgram, arrays: Mapping[str, Array], schedule: Schedule = SCHEDULES[0]) -> None:
+def run_program(
+    program: GpuProgram,
+    arrays: Mapping[str, Array],
+    schedule: Schedule = SCHEDULES[0],
+    blocks: Sequence[tuple[int, ...]] | None = None,
+) -> None:
     """Run a compiled tile program, as :func:`run` does.
 
     Args:
         program: its kernels are launched one after another.
         arrays: its inputs and outputs; workspaces that aren't given are made, full of NaN or -1.
         schedule: order of threads, blocks and arrivals.
+        blocks: of each kernel's grid, which to run; all if not given.
 
     Raises:
         EmulationError: as :func:`run`.
     """
     workspaces = {tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in program.workspaces}
-    _run_all(list(launches_of(program)), {**workspaces, **arrays}, schedule)
+    _run_all(list(launches_of(program, blocks)), {**workspaces, **arrays}, schedule)
 
 
 def poisoned(shape: Sequence[int], dtype: str) -> Array:
@@ -85,6 +91,7 @@ def _run(library: ctypes.CDLL, launch: Launch, parameters: Sequence[Parameter], 
     held = [_argument(*pair, addresses) for pair in zip(parameters, launch.arguments, strict=True)]
     values = (ctypes.c_void_p * len(held))(*[value for value, _ in held])
     grid, block = (ctypes.c_int * 3)(*launch.grid), (ctypes.c_int * 3)(*launch.block)
+    runtime().emulator_blocks((ctypes.c_uint * len(launch.blocks))(*launch.blocks), len(launch.blocks))
     entry = getattr(library, f"run_{launch.kernel}")
     return bool(entry(values, grid, block, ctypes.c_size_t(launch.dynamic_shared_bytes)))
 

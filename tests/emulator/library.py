@@ -29,6 +29,7 @@ KERNEL = (
     "-fvisibility=hidden",
     "-fsanitize=thread",
     "--param=tsan-instrument-func-entry-exit=0",
+    "-fno-threadsafe-statics",  # GCC guards static arrays of structs even where there is nothing to initialise
 )
 
 

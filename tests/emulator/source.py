@@ -49,6 +49,8 @@ def host_source(source: str) -> str:
     if unknown := re.search(r"^(?![ \t]*//).*\b(?:asm|__asm__)\b.*\(.*$", source, re.MULTILINE):
         raise ValueError(f"inline assembly is not emulated: {unknown[0].strip()}")
     body = re.sub(r"(?m)^[ \t]*#[ \t]*include.*$", "", source)
+    # C++ wants an alignment before everything else.
+    body = re.sub(r"__shared__ (alignas\(\d+\))", r"\1 __shared__", body)
     # Dynamic shared memory, whatever its name and type, is the runtime's array.
     body = re.sub(
         r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];",

@@ -7,7 +7,7 @@ import pytest
 
 from redfuser.expr import Tensor, axis, index, load
 from redfuser.tile import TileProgram, interpret
-from redfuser.tile.interpreter import interpret_blocks
+from redfuser.tile.interpreter import interpret_blocks, needed_blocks
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Store, Stream, Tile
 from tests.tile.build import Attention, Rows, program, random_inputs, tensor
 
@@ -67,6 +67,9 @@ def test_blocks_of_earlier_phases_follow_the_last() -> None:
     inputs = random_inputs(cascade)
     outputs, written = interpret_blocks(made, inputs, [0, 2])
     assert written["y0"].tolist() == [True, True, False, False, True]
+    assert needed_blocks(made, [0, 2])[-1] == (0, 2) and needed_blocks(made, None)[-1] == (0, 1, 2)
+    first = needed_blocks(made, [0, 2])[0]
+    assert 2 * len(needed_blocks(made, None)[0]) == 3 * len(first), "every segment of two blocks of rows of three"
     assert (outputs["y0"][written["y0"]] == interpret(made, inputs)["y0"][written["y0"]]).all()
 
 

@@ -37,6 +37,7 @@ T __shfl_sync(unsigned, T value, int source, int width = 32) {
   return from_word<T>(emulator::shuffle_index(to_word(value), source, width));
 }
 inline unsigned __ballot_sync(unsigned, bool predicate) { return emulator::ballot(predicate); }
+inline unsigned __activemask() { return emulator::active_lanes(); }
 inline int __any_sync(unsigned, bool predicate) { return emulator::ballot(predicate) != 0; }
 inline int __all_sync(unsigned, bool predicate) { return emulator::ballot(!predicate) == 0; }
 

@@ -62,7 +62,6 @@ void set_registers(unsigned count);
 unsigned char *dynamic_shared();
 void fence_proxy_async();
 void note_atomic(const void *address, int bytes);
-void note_atomic(const void *address, int bytes);
 void cp_async(void *shared, const void *global, int bytes, bool copy);
 void cp_async_commit();
 void cp_async_wait(int pending);
@@ -89,6 +88,7 @@ uint64_t shuffle_up(uint64_t value, int delta, int width);
 uint64_t shuffle_down(uint64_t value, int delta, int width);
 uint64_t shuffle_index(uint64_t value, int source, int width);
 unsigned ballot(bool predicate);
+unsigned active_lanes();  // those that there are: a collective operation that lacks one of them never ends
 void load_matrices(const void *row, void *registers, int count, bool transposed);
 void store_matrices(const void *row, const void *registers, int count, bool transposed);
 

@@ -111,9 +111,12 @@ int launch(const Kernel &kernel, void **arguments, const int *grid, const int *b
   for (auto &[begin, array] : global_arrays) array.touched = false;
   if (thread_count < 1 || thread_count > kMaxThreads) fail("%d threads in a block", thread_count);
   if (bytes > kMaxDynamic) fail("%zu bytes of dynamic shared memory; %zu is the most", bytes, kMaxDynamic);
-  const unsigned blocks = grid_size.x * grid_size.y * grid_size.z;
+  const unsigned all = grid_size.x * grid_size.y * grid_size.z;
+  const unsigned blocks = chosen_blocks.empty() ? all : chosen_blocks.size();
   for (unsigned i = 0; i < blocks && error.empty(); i++) {
-    const unsigned n = options.reversed_blocks ? blocks - 1 - i : i;
+    const unsigned k = options.reversed_blocks ? blocks - 1 - i : i;
+    const unsigned n = chosen_blocks.empty() ? k : chosen_blocks[k];
+    if (n >= all) return fail("block number %u of %u", n, all), 1;
     block_now = {n % grid_size.x, n / grid_size.x % grid_size.y, n / grid_size.x / grid_size.y};
     run_block();
   }

@@ -10,6 +10,10 @@ void emulator_options(int arrival, int order, int reversed_blocks, unsigned seed
   emulator::options = {emulator::Arrival(arrival), emulator::Order(order), reversed_blocks != 0, seed};
 }
 
+void emulator_blocks(const unsigned *numbers, int count) {
+  emulator::chosen_blocks.assign(numbers, numbers + count);
+}
+
 int emulator_tensor_map_bytes() { return sizeof(CUtensorMap); }
 
 int emulator_tensor_map(CUtensorMap *map, int data_type, int rank, void *base, const int64_t *values) {

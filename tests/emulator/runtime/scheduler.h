@@ -41,6 +41,7 @@ struct Thread {
 };
 
 inline Options options;
+inline std::vector<unsigned> chosen_blocks;  // the next launch's: numbers, x fastest; none for all
 inline Thread threads[kMaxThreads];
 inline int current, thread_count, alive;
 inline bool in_kernel;

@@ -89,6 +89,7 @@ uint64_t shuffle_index(uint64_t value, int source, int width) {
     return i / width * width + static_cast<int>(reinterpret_cast<intptr_t>(lanes[i].first)) % width;
   });
 }
+unsigned active_lanes() { return warp_threads() == 32 ? ~0u : (1u << warp_threads()) - 1; }
 unsigned ballot(bool predicate) {
   LaneSlot *lanes = warp_slots();
   const int own = lane(), count = warp_threads();
