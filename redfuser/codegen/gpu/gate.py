@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import GpuKernel, Resources
 from redfuser.codegen.refusal import Refused
+from redfuser.expr import Expr, walk
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
@@ -65,11 +68,25 @@ def block_registers(used: Resources) -> int:
 
 
 def type_problem(program: TileProgram, target: GpuTarget) -> Reason | None:
-    """Why the target can't compute with the program's types; None if it can."""
-    for tensor in (*program.inputs, *program.outputs, *program.workspaces):
-        if tensor.dtype.startswith("float8") and not target.has("fp8"):
-            return Reason("no-float8", f"{target.name} ({target.arch}) has no float8 arithmetic", str(tensor))
+    """Why the target can't compute with the types of the program's tensors and values; None if it can."""
+    if target.has("fp8"):
+        return None
+    tensors = [*program.inputs, *program.outputs, *program.workspaces]
+    tensors += [buffer.tensor for phase in program.phases for buffer in phase.buffers]
+    for value in (*tensors, *_values(program)):
+        if value.dtype.startswith("float8"):
+            return Reason("no-float8", f"{target.name} ({target.arch}) has no float8 arithmetic", str(value))
     return None
+
+
+def _values(program: TileProgram) -> Iterator[Expr]:
+    """Every value that a program computes, and the values inside it."""
+    for phase in program.phases:
+        for statement in statements(phase.body):
+            parts = (getattr(statement, name, None) for name in ("value", "left", "right"))
+            for part in parts:
+                if isinstance(part, Expr):
+                    yield from walk(part)
 
 
 def _problem(kernel: GpuKernel, what: str, used: str, limit: str) -> Reason:

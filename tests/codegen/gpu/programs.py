@@ -52,12 +52,16 @@ def random_inputs(cascade: Cascade, seed: int = 0) -> dict[str, Array]:
     return {tensor.name: fill(tensor) for tensor in cascade.inputs}
 
 
-def quantised_product(rows: int, length: int, columns: int, weights: str, largest: float) -> Cascade:
-    """Rows scaled to ``largest`` and rounded to the weights' type, times weights ``w[n, j]``."""
+def quantised_product(rows: int, length: int, columns: int, weights: str, largest: float, kept: str = "") -> Cascade:
+    """Rows scaled to ``largest`` and rounded to the weights' type, times weights ``w[n, j]``.
+
+    Args:
+        kept: type in which memory holds the weights, if it is another.
+    """
     i, j, n = axis("i", rows), axis("j", length), axis("n", columns)
     tensor = Tensor("x", (rows, length), "float16")
     x = cast(load(tensor, i, j), WORK)
-    w = Tensor("w", (columns, length), weights)
+    w = Tensor("w", (columns, length), kept or weights)
     a = Reduction(Tensor("a", (rows,), WORK), "max", (i,), j, op("abs", x))
     scale = op("div", a.value, number(largest, WORK))
     scaled = op("div", x, scale)
