@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 from onnx import ModelProto
 
@@ -144,7 +145,7 @@ class _Attention:
             seen = build.constant(np.tri(self.shape.q_len, self.shape.kv_len, dtype=np.bool_)[None, None])
         else:
             seen = self.mask_input()
-        lowest = self.number(-math.inf if self.spelling == "sdpa" else float(np.finfo(self.dtype).min))
+        lowest = self.number(-math.inf if self.spelling == "sdpa" else float(ml_dtypes.finfo(self.dtype).min))
         if self.spelling == "replacement":
             return build.node("Where", seen, scores, lowest)
         return build.node("Add", scores, build.node("Where", seen, self.number(0.0), lowest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
@@ -13,6 +14,7 @@ _IR_VERSIONS = {18: 9, 23: 11}
 _ELEMENT_TYPES = {
     "float32": TensorProto.FLOAT,
     "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
     "int64": TensorProto.INT64,
     "int8": TensorProto.INT8,
     "uint8": TensorProto.UINT8,
@@ -44,7 +46,7 @@ class Builder:
 
     def constant(self, value: np.ndarray | float | Sequence[int], dtype: str | None = None, name: str = "") -> str:
         """An initializer; integers are int64 unless said otherwise."""
-        array = np.asarray(value, dtype=dtype)
+        array = np.asarray(value, dtype=ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         name = name or f"constant_{len(self._constants)}"
         self._constants.append(numpy_helper.from_array(array, name))
         return name

@@ -9,7 +9,7 @@ from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import GpuKernel, Resources
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import Expr, walk
+from redfuser.expr import Expr, Tensor, walk
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
@@ -73,7 +73,8 @@ def type_problem(program: TileProgram, target: GpuTarget) -> Reason | None:
         return None
     tensors = [*program.inputs, *program.outputs, *program.workspaces]
     tensors += [buffer.tensor for phase in program.phases for buffer in phase.buffers]
-    for value in (*tensors, *_values(program)):
+    typed: list[Tensor | Expr] = [*tensors, *_values(program)]
+    for value in typed:
         if value.dtype.startswith("float8"):
             return Reason("no-float8", f"{target.name} ({target.arch}) has no float8 arithmetic", str(value))
     return None

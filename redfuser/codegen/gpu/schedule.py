@@ -16,6 +16,7 @@ from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 from redfuser.tile.strategies.common import streams
+from redfuser.tile.strategies.multi_segment import MERGE_ROWS
 from redfuser.tile.strategies.skipping.hidden import find_hidden
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
@@ -31,8 +32,8 @@ MOST_CANDIDATES = 2048
 HOPPER = ((128, 128, 256, 2), (128, 64, 256, 2), (64, 128, 128, 2), (64, 64, 128, 2), (64, 64, 128, 1))
 AMPERE = ((64, 64, 128, 2), (64, 64, 128, 1), (64, 32, 128, 2), (64, 32, 128, 1), (32, 32, 64, 1), (16, 32, 32, 1))
 #: The same where results are so wide that warps must share out columns.
-HOPPER_WIDE = ((64, 64, 256, 2), (64, 64, 256, 1), (64, 32, 256, 1))
-AMPERE_WIDE = ((32, 32, 128, 1), (16, 32, 128, 1), (16, 16, 128, 1))
+HOPPER_WIDE = ((64, 64, 256, 2), (64, 64, 256, 1), (32, 32, 128, 1), (16, 16, 64, 1))
+AMPERE_WIDE = ((32, 32, 128, 1), (16, 32, 128, 1), (16, 16, 64, 1))
 WIDE = 256
 #: Keys and rows that make skipping what a mask hides worth a kernel that looks first, and what that takes at a time.
 LONG, MANY, LOOK = 512, 64, 64
@@ -56,6 +57,23 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
     if rows is not None:
         return tuple(dict.fromkeys(_Products(cascade, derivation, incremental, target, rows).schedules()))
     return tuple(dict.fromkeys(_Rows(cascade, incremental, target).schedules()))
+
+
+def value_axes(cascade: Cascade) -> list[Axis]:
+    """Axes that results have beside the rows."""
+    return list(dict.fromkeys(a for r in cascade.reductions for a in r.axes if a not in cascade.rows))
+
+
+def merge_options(cascade: Cascade, rows: int, threads: int) -> tuple[tuple[str, int], ...]:
+    """As many rows for a block that merges as its threads hold in registers beside what they add, if those are fewer.
+
+    Args:
+        rows: of a block that folds.
+        threads: of a block.
+    """
+    columns = power_of_two(prod(axis.extent for axis in value_axes(cascade)))
+    merging = max(threads * ELEMENTS // columns, 1)
+    return ((MERGE_ROWS, merging),) if merging < rows else ()
 
 
 def _segments(cascade: Cascade, incremental: bool, blocks: int, target: GpuTarget) -> int:
@@ -85,7 +103,7 @@ class _Products:
         yield from self._shapes(())
 
     def _shapes(self, more: tuple[tuple[str, int], ...]) -> Iterator[Schedule]:
-        wide = bool(self.cascade.producers) and max((a.extent for a in self._values()), default=1) > WIDE
+        wide = bool(self.cascade.producers) and max((a.extent for a in value_axes(self.cascade)), default=1) > WIDE
         shapes = (HOPPER_WIDE if wide else HOPPER) if self.target.has("wgmma") else AMPERE_WIDE if wide else AMPERE
         for rows, stream, threads, stages in shapes:
             if not self._needless(rows):
@@ -95,6 +113,8 @@ class _Products:
                 depth = min(stages, 1) if more and not self.target.has("tma") else stages
                 options = (("threads", threads), ("stages", depth), *columns, *more)
                 yield self._schedule(*tiles, options)
+        if wide and self.incremental:
+            yield self._in_shares(shapes[-1], more)
 
     def _skips(self) -> bool:
         """Whether a mask hides something, and looking where is less work than what it saves."""
@@ -102,15 +122,22 @@ class _Products:
             return False
         return bool(find_hidden(self.cascade, self.derivation))
 
-    def _values(self) -> list[Axis]:
-        """Axes that results have beside the rows."""
-        return list(dict.fromkeys(a for r in self.cascade.reductions for a in r.axes if a not in self.cascade.rows))
-
     def _value_tiles(self) -> list[tuple[str, int]]:
         """Blocks share out the columns of a plain product; where scores are computed first, that would repeat them."""
+        return [] if self.cascade.producers else [(axis.name, VALUE_TILE) for axis in self._free_values()]
+
+    def _free_values(self) -> list[Axis]:
+        """Axes of long results that blocks may share out: everything stored has them."""
         outputs = self.cascade.outputs
-        free = [a for a in self._values() if all(a in o.axes for o in outputs) and a.extent > VALUE_TILE]
-        return [] if self.cascade.producers else [(axis.name, VALUE_TILE) for axis in free]
+        return [a for a in value_axes(self.cascade) if all(a in o.axes for o in outputs) and a.extent > VALUE_TILE]
+
+    def _in_shares(self, shape: tuple[int, int, int, int], more: tuple[tuple[str, int], ...]) -> Schedule:
+        """The smallest tiles, and blocks that share out the columns: each computes all scores of its rows again."""
+        rows, stream, threads, stages = shape
+        tiles = ((self.rows.name, min(rows, self.rows.extent)), (self.cascade.axis.name, stream))
+        columns = tuple((axis.name, VALUE_TILE) for axis in self._free_values())
+        options = (("threads", threads), ("stages", stages), (BY_COLUMNS, 1), *more)
+        return Schedule("single-segment", (*tiles, *columns), 1, "", options)
 
     def _needless(self, rows: int) -> bool:
         """Whether a narrower tile holds all rows."""
@@ -121,7 +148,8 @@ class _Products:
         segments = _segments(self.cascade, self.incremental, others * -(-self.rows.extent // rows), self.target)
         strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
         tiles = ((self.rows.name, rows), (self.cascade.axis.name, max(stream, 1)), *self._value_tiles())
-        return Schedule(strategy, tiles, segments, "", options)
+        more = merge_options(self.cascade, rows, dict(options)["threads"]) if segments > 1 else ()
+        return Schedule(strategy, tiles, segments, "", (*options, *more))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from redfuser.tile.strategies.emitter import Emitter
 from redfuser.tile.strategies.recurrence import States, rebased
 from redfuser.tile.strategies.skipping.narrowing import plan_skipping
 
+#: Option of a schedule: rows of a block that merges; by default as many as of one that folds.
+MERGE_ROWS = "merge-rows"
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -67,7 +70,7 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
         (
             *stream.phases,
             _fold(cascade, derivation, (Tile(segments.axis, 1), *grid), tile, stream.bounds, workspaces),
-            _merge(cascade, derivation, grid, segments, workspaces),
+            _merge(cascade, derivation, _merge_grid(cascade, grid, schedule), segments, workspaces),
         ),
         schedule,
     )
@@ -90,6 +93,12 @@ def _fold(
         where = (grid[0].axis, *buffer.axes)
         emitter.emit(Store(workspace, where, where, buffer.value))
     return emitter.phase()
+
+
+def _merge_grid(cascade: Cascade, grid: tuple[Tile, ...], schedule: Schedule) -> tuple[Tile, ...]:
+    """The grid of the merge: rows are independent of each other, and so are blocks of fewer of them."""
+    most = dict(schedule.options).get(MERGE_ROWS, 0)
+    return tuple(Tile(t.axis, min(t.size, most)) if most and t.axis in cascade.rows else t for t in grid)
 
 
 def _merge(

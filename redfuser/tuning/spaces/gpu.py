@@ -11,7 +11,7 @@ from redfuser.codegen.gpu.emission.geometry import PRODUCT, power_of_two
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.gate import MOST_REGISTERS, foreseen_problem, type_problem
-from redfuser.codegen.gpu.schedule import MOST_ELEMENTS, SHORTEST_SEGMENT, candidates
+from redfuser.codegen.gpu.schedule import MOST_ELEMENTS, SHORTEST_SEGMENT, candidates, merge_options, value_axes
 from redfuser.codegen.refusal import Refused
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Tensor, axes_of, loads
@@ -58,8 +58,7 @@ class _GpuSpace:
         self.products = self.rows is not None
         tiled = [axis for axis in cascade.rows if axis.name in dict(self.default.tiles)]
         self.row = tiled[0] if tiled else None
-        own = dict.fromkeys(a for r in cascade.reductions for a in r.axes if a not in cascade.rows)
-        self.values = list(own)
+        self.values = value_axes(cascade)
         self.scripts: dict[Schedule, tuple[Script, ...]] = {}
 
     def space(self) -> Space:
@@ -118,6 +117,8 @@ class _GpuSpace:
         tiles = tuple((axis.name, int(point[f"tile {axis.name}"])) for axis in axes)
         options = [("threads", int(point["threads"])), ("stages", int(point["stages"]))]
         options += [(BY_COLUMNS, 1)] if point.get(BY_COLUMNS) else []
+        if self.rows is not None and int(point["segments"]) > 1:
+            options += merge_options(self.cascade, int(point[f"tile {self.rows.name}"]), int(point["threads"]))
         return Schedule(str(point["strategy"]), tiles, int(point["segments"]), "", tuple(options))
 
     def _program(self, schedule: Schedule) -> TileProgram:

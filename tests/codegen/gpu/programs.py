@@ -113,7 +113,8 @@ class Attention:
         b, h, i, j = axis("b", 1), axis("h", self.heads), axis("i", self.q_len), axis("j", self.kv_len)
         d, e = axis("d", self.dim), axis("e", self.v_dim)
         rows = (b, h, i)
-        kv_head = op("floordiv", h, index(self.groups)) if self.groups > 1 else h
+        kv_head: Expr = op("floordiv", h, index(self.groups)) if self.groups > 1 else h
+        kv_head = index(0) if self.groups == self.heads > 1 else kv_head
         kv_heads = self.heads // self.groups
         q = Tensor("q", (1, self.heads, self.q_len, self.dim), self.dtype)
         k = Tensor("k", (1, kv_heads, self.kv_len, self.dim), self.dtype)

@@ -6,9 +6,12 @@ import pytest
 
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu.emission.emit import emit
+from redfuser.codegen.gpu.gate import foreseen_problem
 from redfuser.codegen.gpu.schedule import MOST_CANDIDATES, candidates
-from redfuser.tile import Schedule
-from tests.codegen.gpu.programs import gpu, softmax
+from redfuser.tile import Schedule, build
+from redfuser.tile.strategies.multi_segment import MERGE_ROWS
+from tests.codegen.gpu.programs import Attention, gpu, softmax
 from tests.selections import routing, selection
 
 
@@ -38,3 +41,19 @@ def test_lists_of_segments_fit_one_block(places: int) -> None:
     schedule = first(selection(1, 128 * 1024, places, "float32"))
     assert schedule.strategy == "multi-segment"
     assert schedule.segments > 1 and schedule.segments * places <= MOST_CANDIDATES
+
+
+@pytest.mark.parametrize("target", ["a10", "a100-80g", "h800"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_some_schedule_of_latent_attention_fits_shared_memory(dtype: str, target: str) -> None:
+    cascade = Attention(dtype, heads=128, groups=128, q_len=1, kv_len=1024, dim=576, v_dim=512).cascade()
+    found = candidates(cascade, derivation := derive(cascade), gpu(target))
+    problems = []
+    for schedule in found:
+        scripts = emit(build(cascade, derivation, schedule))
+        problems.append([foreseen_problem(script, gpu(target)) for script in scripts])
+    fitting = [schedule for schedule, listed in zip(found, problems, strict=True) if not any(listed)]
+    assert fitting, problems
+    for schedule in fitting:
+        merging = dict(schedule.options).get(MERGE_ROWS)
+        assert (merging is not None) == (schedule.strategy == "multi-segment")

@@ -14,6 +14,7 @@ from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import axis, load, op
 from redfuser.tile import Schedule, StrategyError, build, interpret, verify
 from redfuser.tile.ir import Contract, Stream
+from redfuser.tile.strategies.multi_segment import MERGE_ROWS
 from tests.cascade.reference import evaluate_cascade
 from tests.tile.build import ITEM, ROW, STRATEGIES, Attention, Inputs, Rows, keep, program, random_inputs, tensor, value
 
@@ -135,6 +136,19 @@ def test_value_axis_is_tiled_only_where_every_output_has_it() -> None:
     assert "e:4" in map(str, made.phases[0].grid)
     with pytest.raises(StrategyError, match="tiled-axis-not-stored"):
         program(case.cascade(), "multi-segment", segments=2, e=4)
+
+
+def test_blocks_that_merge_may_have_fewer_rows() -> None:
+    case = Attention()
+    cascade, inputs = case.cascade(), case.inputs()
+    plain = program(cascade, "multi-segment", segments=3, i=4, j=5)
+    schedule = replace(plain.schedule, options=((MERGE_ROWS, 2),))
+    made = build(cascade, derive(cascade), schedule)
+    verify(made)
+    assert [tile.size for tile in made.phases[1].grid if tile.axis.name == "i"] == [2]
+    assert made.phases[0] == plain.phases[0]
+    for name, result in interpret(plain, inputs).items():
+        np.testing.assert_array_equal(interpret(made, inputs)[name], result)
 
 
 def test_segments_are_whole_tiles_and_never_empty() -> None:

@@ -44,7 +44,7 @@ def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
     body = list(statements(phase.body))
     shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
     shared |= {s.target.tensor for s in body if isinstance(s, Reduce) and s.rank is not None}
-    shared |= _between_layouts(phase, body, shared)
+    shared |= _between_layouts(phase, body, shared) | _beside_serial_folds(phase, body)
     for buffer in phase.buffers:
         dtype = _dtype(buffer, body, stored)
         stored[buffer.tensor] = dtype
@@ -62,6 +62,23 @@ def _between_layouts(phase: Phase, body: Sequence[Statement], shared: Collection
     read = {node.tensor for value in computed for node in loads(value)}
     rows = [b for b in phase.buffers if b.tensor in read and sum(points > 1 for points in b.tensor.shape) <= 1]
     return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
+
+
+def _beside_serial_folds(phase: Phase, body: Sequence[Statement]) -> set[Tensor]:
+    """Row values that meet a matrix folded one summand after another.
+
+    In registers they would decide how threads share out the matrix: whole rows to each thread that reduced one.
+    """
+    streamed = [statement.axis for statement in body if isinstance(statement, Stream)]
+    matrices = {s.target.tensor for s in body if isinstance(s, Reduce) and is_serial(s, streamed)}
+    values = [s.value for s in body if isinstance(s, Map | Store)]
+    met = {node.tensor for value in values if matrices & _tensors(value) for node in loads(value)}
+    rows = [b for b in phase.buffers if b.tensor in met and sum(points > 1 for points in b.tensor.shape) <= 1]
+    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
+
+
+def _tensors(value: Expr) -> set[Tensor]:
+    return {node.tensor for node in loads(value)}
 
 
 def _writes(buffer: Buffer, body: Iterable[Statement]) -> list[Statement]:

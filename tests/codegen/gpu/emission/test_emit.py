@@ -47,6 +47,15 @@ def test_integers_are_summed_as_integers() -> None:
     assert 'g_int32 = T.alloc_fragment((64, 64), "int32")' in script.text
 
 
+def test_row_values_do_not_decide_how_a_merge_shares_out_its_matrix() -> None:
+    cascade = Attention(heads=1, q_len=16, kv_len=512).cascade()
+    _, merge = emit(program(cascade, "multi-segment", segments=2, i=16, j=64))
+    assert 'o_0 = T.alloc_fragment((16, 64), "float32")' in merge.text
+    assert 't = T.alloc_shared((16,), "float32")' in merge.text
+    [whole] = emit(program(cascade, i=16, j=64))
+    assert "t = T.alloc_fragment(" in whole.text
+
+
 def test_a_product_of_three_axes_is_refused() -> None:
     with pytest.raises(Refused, match="two axes with several points"):
         emit(program(Attention(heads=4).cascade(), h=4, i=64, j=64))
