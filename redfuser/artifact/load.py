@@ -19,6 +19,9 @@ from redfuser.signature import DimRange, TensorSpec
 
 THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
 
+#: What DLPack calls the memory of a processor.
+_PROCESSOR = 1
+
 
 @dataclass(frozen=True)
 class LoadedModel:
@@ -54,24 +57,44 @@ class LoadedModel:
                 dimensions, which may have any size in the manifest's range.
 
         Returns:
-            An array for every output, by name.
+            An array for every output, by name; the caller's own. On a processor neither inputs nor outputs are copied:
+            the memory of an output goes back to TVM, for a later call, when the array is gone.
 
         Raises:
             UsageError: names the input that is missing, unknown, or of another shape or dtype.
         """
-        from tvm.runtime import tensor
-
         arrays = check_feeds(self.inputs, feeds, self.manifest.dims)
         with self.turn:
-            result = self.machine["main"](*(tensor(array, self.device) for array in arrays))
+            result = self.machine["main"](*(_to_device(array, self.device) for array in arrays))
             results = [result] if hasattr(result, "numpy") else list(result)
-            return {spec.name: array.numpy() for spec, array in zip(self.outputs, results, strict=True)}
+            return {spec.name: _to_host(tensor) for spec, tensor in zip(self.outputs, results, strict=True)}
+
+
+def _to_device(array: np.ndarray, device: Any) -> Any:
+    """A tensor of TVM: the array's own memory if it may be, else a copy."""
+    from tvm.runtime import tensor
+    from tvm_ffi import from_dlpack
+
+    if not _shares(device, array.dtype.name):
+        return tensor(array, device)
+    # The version lets NumPy hand out arrays that are read-only.
+    return from_dlpack(array.__dlpack__(max_version=(1, 0)), require_alignment=array.itemsize, require_contiguous=True)
+
+
+def _to_host(tensor: Any) -> np.ndarray:
+    """An array of NumPy: the tensor's own memory if it may be, else a copy."""
+    return np.from_dlpack(tensor) if _shares(tensor.device, str(tensor.dtype)) else tensor.numpy()
+
+
+def _shares(device: Any, dtype: str) -> bool:
+    """Whether NumPy and TVM can pass memory to each other: a processor's, and no types but NumPy's own."""
+    return device.dlpack_device_type() == _PROCESSOR and hasattr(np, dtype)
 
 
 def check_feeds(
     specs: tuple[TensorSpec, ...], feeds: Mapping[str, np.ndarray], dims: Mapping[str, DimRange] | None = None
 ) -> list[np.ndarray]:
-    """The arrays in calling order, contiguous.
+    """The arrays in calling order, contiguous and aligned, in this machine's byte order.
 
     Args:
         dims: range of each symbolic dimension.
@@ -96,7 +119,8 @@ def check_feeds(
                 f"input {found} doesn't fit the module's {spec}", "compile for other shapes, or convert it"
             )
         _bind_sizes(spec, array.shape, sizes, dims or {})
-        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+        native = array.dtype.newbyteorder("=")
+        arrays.append(np.require(array, native, ("C_CONTIGUOUS", "ALIGNED")).reshape(array.shape))
     return arrays
 
 

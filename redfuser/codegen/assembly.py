@@ -14,6 +14,7 @@ from tvm.support import cc
 
 from redfuser.codegen.backend import Kernel
 from redfuser.codegen.library import pack_imports
+from redfuser.codegen.results import own_results
 from redfuser.codegen.sources import keep_sources_apart
 from redfuser.errors import MissingToolError
 
@@ -66,14 +67,17 @@ class Assembly:
 
 
 def fuse_elementwise(module: tvm.IRModule) -> tvm.IRModule:
-    """Element-wise producers and consumers into common PrimFuncs; what only changes a shape becomes a view."""
+    """Element-wise producers and consumers into common PrimFuncs; what only changes a shape becomes a view.
+
+    Results become arrays of their own, after the passes that would see through a copy.
+    """
     passes = [
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         relax.transform.DeadCodeElimination(),
         relax.transform.RewriteDataflowReshape(),
     ]
-    return tvm.transform.Sequential(passes)(keep_sources_apart(module))
+    return own_results(tvm.transform.Sequential(passes)(keep_sources_apart(module)))
 
 
 def to_machine() -> tvm.transform.Pass:

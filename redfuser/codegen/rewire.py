@@ -76,10 +76,12 @@ def _rooted(kernel: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     return kernel.with_body(tirx.SBlockRealize([], True, root))
 
 
-def with_bindings(module: tvm.IRModule, bindings: Sequence[relax.Binding]) -> tvm.IRModule:
-    """The module with the bindings of ``main`` replaced; its result stays."""
+def with_bindings(
+    module: tvm.IRModule, bindings: Sequence[relax.Binding], result: relax.Expr | None = None
+) -> tvm.IRModule:
+    """The module with the bindings of ``main`` replaced; its result stays unless another one is given."""
     main = module["main"]
-    body = relax.SeqExpr([relax.DataflowBlock(list(bindings))], main.body.body)
+    body = relax.SeqExpr([relax.DataflowBlock(list(bindings))], main.body.body if result is None else result)
     function = relax.Function(main.params, body, main.ret_struct_info, main.is_pure, main.attrs)
     updated = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     updated.update_func(updated.get_global_var("main"), function)

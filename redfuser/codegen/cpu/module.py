@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
+from redfuser.codegen.cpu.alignment import any_alignment
 from redfuser.codegen.cpu.remainder import Remainder
 from redfuser.codegen.cpu.remainder.reshapes import in_place
 from redfuser.codegen.cpu.values.float8 import spell_out_casts
@@ -49,4 +50,5 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
 
 def _build(module: tvm.IRModule, llvm: tvm.target.Target) -> Any:
     with tvm.transform.PassContext(opt_level=3):
-        return relax.build(hide_dividends(spell_out_casts(module)), target=llvm, relax_pipeline=to_machine())
+        module = any_alignment(hide_dividends(spell_out_casts(module)))
+        return relax.build(module, target=llvm, relax_pipeline=to_machine())
