@@ -46,6 +46,8 @@ def random_inputs(cascade: Cascade, seed: int = 0) -> dict[str, Array]:
     def fill(tensor: Tensor) -> Array:
         if tensor.dtype == "bool":
             return random.random(tensor.shape) < 0.67
+        if tensor.dtype == "uint8":
+            return random.integers(0, 256, tensor.shape).astype("uint8")
         scale = 20 if tensor.dtype == "int8" else 1
         return (random.standard_normal(tensor.shape) * scale).astype(numpy_dtype(tensor.dtype))
 
@@ -71,6 +73,36 @@ def quantised_product(rows: int, length: int, columns: int, weights: str, larges
     value = cast(op("mul", g.value, scale), "float16")
     output = Output(Tensor("y", (rows, columns), "float16"), (i, n), (i, n), value)
     cascade = Cascade("quant_0", (i,), j, (tensor, w), (), (a, g), (output,))
+    cascade.verify()
+    return cascade
+
+
+def integer_product(rows: int, length: int, columns: int, weights: str = "int8", shifted: bool = False) -> Cascade:
+    """Rows scaled and rounded to int8 times weights ``w[j, n]``, summed as integers.
+
+    Args:
+        shifted: rows are rounded to uint8 instead, 128 standing for 0, and a zero point ``z[n]`` is taken from the
+            weights.
+    """
+    i, j, n = axis("i", rows), axis("j", length), axis("n", columns)
+    tensor, w = Tensor("x", (rows, length), WORK), Tensor("w", (length, columns), weights)
+    x = load(tensor, i, j)
+    a = Reduction(Tensor("a", (rows,), WORK), "max", (i,), j, op("abs", x))
+    scale = op("div", a.value, number(127, WORK))
+    rounded = cast(op("round", op("div", x, scale)), "int32")
+    zero = Tensor("z", (columns,), weights)
+    weight = cast(load(w, j, n), "int32")
+    if shifted:
+        byte = cast(op("add", rounded, number(128, "int32")), "uint8")
+        left = op("sub", cast(byte, "int32"), number(128, "int32"))
+        weight = op("sub", weight, cast(load(zero, n), "int32"))
+    else:
+        left = cast(cast(rounded, "int8"), "int32")
+    g = Reduction(Tensor("g", (rows, columns), "int32"), "sum", (i, n), j, op("mul", left, weight))
+    value = op("mul", cast(g.value, WORK), scale)
+    output = Output(Tensor("y", (rows, columns), WORK), (i, n), (i, n), value)
+    inputs = (tensor, w, zero) if shifted else (tensor, w)
+    cascade = Cascade("integers_0", (i,), j, inputs, (), (a, g), (output,))
     cascade.verify()
     return cascade
 

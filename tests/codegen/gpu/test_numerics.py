@@ -15,7 +15,7 @@ from redfuser.codegen.gpu.schedule import candidates
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.options import Fp32
 from redfuser.tile import TileProgram, build, interpret
-from tests.codegen.gpu.programs import Array, Attention, gpu, quantised_product, random_inputs, softmax
+from tests.codegen.gpu.programs import Array, Attention, gpu, integer_product, quantised_product, random_inputs, softmax
 from tests.emulator.emulator import poisoned, run_program
 from tests.emulator.library import needs_compiler
 
@@ -91,6 +91,17 @@ def test_quantised_product(weights: str, builder: Builder) -> None:
     if weights != "int8":  # a NaN is no integer
         inputs["x"][3, 5] = np.nan
     check(builder, cascade, "h800", inputs)
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize(("weights", "shifted"), [("int8", False), ("int8", True), ("uint8", True)])
+def test_products_of_integers_are_exact(weights: str, shifted: bool, target: str, builder: Builder) -> None:
+    cascade = integer_product(40, 200, 72, weights, shifted)
+    inputs = random_inputs(cascade)
+    program, kernels = built(builder, cascade, target)
+    arrays = {**inputs, "y": poisoned((40, 72), "float32")}
+    run_program(kernels, arrays)
+    np.testing.assert_array_equal(arrays["y"], interpret(program, inputs)["y"])
 
 
 @pytest.mark.parametrize(("rows", "length"), [(5, 1000), (33, 7), (1, 40000)])

@@ -7,6 +7,7 @@ from math import prod
 
 from redfuser.codegen.gpu.emission.expressions import Writer, constant
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
+from redfuser.codegen.gpu.emission.integers import buffer_ranges
 from redfuser.codegen.gpu.emission.padding import Padding, base_points
 from redfuser.codegen.gpu.emission.precision import strip_casts
 from redfuser.codegen.gpu.emission.script import Lines, Names
@@ -33,6 +34,7 @@ class Block:
         lines: the body.
         padding: what buffers hold outside their axes.
         base_points: buffers that exponentials subtract.
+        ranges: of buffers of integers, where known.
         probabilities: buffers whose values lie between 0 and 1.
         bounds: writes bounds of streams, in which an axis is the first point of its tile.
         rounded: types to which a buffer is rounded just before its matrix product.
@@ -56,6 +58,7 @@ class Block:
         self.padding = Padding(phase.buffers)
         self.base_points = base_points(statements(phase.body))
         self.plan = plan_storage(phase)
+        self.ranges = buffer_ranges(phase)
         self.buffers = {buffer.tensor: buffer for buffer in phase.buffers}
         self.probabilities: set[Tensor] = set()
         self.rounded: dict[Tensor, str] = {}

@@ -12,6 +12,7 @@ _INSIDE: dict[str, frozenset[str]] = {
     "float16": frozenset({"float8_e4m3fn", "float8_e5m2", "int8", "uint8"}),
     "bfloat16": frozenset({"float8_e4m3fn", "float8_e5m2", "int8", "uint8"}),
     "float32": frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8"}),
+    "int32": frozenset({"int8", "uint8"}),
 }
 
 
@@ -28,7 +29,7 @@ def exact_dtype(value: Expr, stored: Mapping[Tensor, str]) -> str:
     """
     if isinstance(value, Load):
         return stored.get(value.tensor, value.dtype)
-    if isinstance(value, Op) and value.name == "cast" and "float" in value.dtype:
+    if isinstance(value, Op) and value.name == "cast":
         inner = exact_dtype(value.args[0], stored)
         return inner if holds(value.dtype, inner) else value.dtype
     return value.dtype

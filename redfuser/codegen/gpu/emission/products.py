@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
+from redfuser.codegen.gpu.emission.integers import signed_bytes
 from redfuser.codegen.gpu.emission.operands import Operand, computed, operand
 from redfuser.codegen.gpu.emission.precision import HALVES, common_dtype, exact_dtype
 from redfuser.codegen.refusal import Refused
@@ -42,6 +44,10 @@ def write_contract(block: Block, statement: Contract, clear: bool) -> None:
         left, right = right, left
     if rows not in axes_of(left) or columns not in axes_of(right):
         raise Refused("product", "a matrix product needs one axis of its result in each operand", statement)
+    if target.tensor.dtype == "int32":
+        _integer_product(block, statement, _Side(left, rows), _Side(right, columns), clear)
+        block.padding.forget(target.tensor)
+        return
     dtype = product_dtype(block, left, right)
     if dtype == "float32" and block.fp32 != "tf32":
         first, second = _Side(left, rows), _Side(right, columns)
@@ -125,6 +131,24 @@ def _split_product(block: Block, statement: Contract, left: _Side, right: _Side,
     }
     for number, (one, other) in enumerate(((LOW, HIGH), (HIGH, LOW), (HIGH, HIGH))):
         _gemm(block, statement, parts[left, one], parts[right, other], clear and number == 0, "float32")
+
+
+def _integer_product(block: Block, statement: Contract, left: _Side, right: _Side, clear: bool) -> None:
+    """Products of bytes, exact as integers are: values beyond an int8 are sums of several.
+
+    Raises:
+        Refused: a value may lie outside what two bytes' sum is here.
+    """
+    terms = []
+    for side in (left, right):
+        parts = signed_bytes(side.value, block.ranges)
+        if parts is None:
+            text = "tensor cores multiply integers of a byte, or of a byte and a sign"
+            raise Refused("product-type", text, f"{side.value}: {side.value.dtype}")
+        made = {p: operand(block, p, statement.over, side.axis, "int8", False) for p in dict.fromkeys(parts)}
+        terms.append([made[part] for part in parts])
+    for number, (one, other) in enumerate(product(*terms)):
+        _gemm(block, statement, one, other, clear and number == 0, "int8")
 
 
 def _plain_product(block: Block, statement: Contract, left: _Side, right: _Side, clear: bool) -> None:
