@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redfuser.errors import OutputError, UsageError
+from redfuser.errors import UsageError
 
 from .arguments import add_common, add_model, add_tuning, compile_options, positive
+from .files import check_file, whole_file
 from .output import print_document, print_json, progress
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.plot is not None:
         check_plot(arguments.plot)
+    for path in filter(None, (arguments.output, arguments.plot)):
+        check_file(path)
     if arguments.export is not None:
         return _export(arguments)
     if arguments.model.is_dir():
@@ -149,11 +152,9 @@ def _write(result: BenchResult, arguments: argparse.Namespace) -> None:
     from redfuser.records import encode
 
     for path, write in ((arguments.output, _write_json), (arguments.plot, write_plot)):
-        try:
-            if path is not None:
-                write(result, path)
-        except OSError as error:
-            raise OutputError(f"cannot write {str(path)!r}: {error.strerror}", "choose another file") from error
+        if path is not None:
+            with whole_file(path) as partial:
+                write(result, partial)
     if arguments.format == "json":
         print_json(encode(result))
     else:

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redfuser.errors import OutputError
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_device
 from .feeds import add_feeds, read_samples
+from .files import check_file, whole_file
 from .output import print_json
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from redfuser.artifact.load import load
 
+    if arguments.output is not None:
+        check_file(arguments.output)
     model = load(arguments.artifact, arguments.threads, arguments.device)
     samples = read_samples(arguments, model.inputs, model.manifest.dims)
     _, feeds = samples[len(samples) // 2]  # neither the smallest size nor the largest
@@ -84,12 +86,9 @@ def save_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
 
     import numpy as np
 
-    try:
-        # Not numpy.savez(**arrays): a name from the model could be one of its own parameters.
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, array in arrays.items():
-                stored = array.astype(np.float32) if array.dtype.kind == "V" else array
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, stored, allow_pickle=False)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}", "choose another file with -o") from error
+    # Not numpy.savez(**arrays): a name from the model could be one of its own parameters.
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+        for name, array in arrays.items():
+            stored = array.astype(np.float32) if array.dtype.kind == "V" else array
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, stored, allow_pickle=False)

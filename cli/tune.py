@@ -12,6 +12,7 @@ from redfuser.errors import OutputError
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_model, add_tuning, compile_options
+from .files import check_file, whole_file
 from .output import print_json, progress
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RedFuserError: one of its subclasses.
     """
+    from redfuser.api import beside
     from redfuser.driver import tune_model
 
-    output: Path = arguments.output or arguments.model.with_suffix(".lock")
+    output: Path = arguments.output or beside(arguments.model, ".lock")
+    check_lock(output)
     options = compile_options(arguments)
     with progress(arguments) as shown, place(arguments, options, shown) as choose:
         lock, report = tune_model(arguments.model, options, shown, choose)
@@ -97,15 +100,26 @@ def describe(record: Record) -> str:
     return f"{schedule.strategy}{segments}, tiles {tiles}{lanes}{options}: {record.time_us:.4g} us {record.how}{noise}"
 
 
+def check_lock(path: Path) -> None:
+    """Refuse, before anything is measured, a place for the lock.
+
+    Raises:
+        OutputError: it cannot be written, or holds something else than a lock.
+    """
+    from redfuser.tuning.record import is_lock
+
+    check_file(path)
+    if path.exists() and not is_lock(path):
+        raise OutputError(
+            f"{str(path)!r} exists and isn't a tuning lock, so it won't be replaced", "choose another file with -o"
+        )
+
+
 def write_lock(lock: TuningLock, path: Path) -> None:
     """Write the lock, all of it or nothing.
 
     Raises:
         OutputError: the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    with whole_file(path) as partial:
         partial.write_text(lock.to_json(), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}", "choose another file with -o") from error

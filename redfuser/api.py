@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redfuser.errors import ModelError
 from redfuser.options import CompileOptions, Numerics, Progress, Silent, parse_gates
 from redfuser.targets import Target, load_target
 
@@ -138,5 +139,20 @@ def compile_to_folder(
 
 
 def default_output(model: Path) -> Path:
-    """``MODEL.redfuser`` beside the model: ``bert.onnx`` gives ``bert.redfuser``."""
-    return model.with_suffix(".redfuser") if model.suffix == ".onnx" else model.with_name(f"{model.name}.redfuser")
+    """``MODEL.redfuser`` beside the model: ``bert.onnx`` gives ``bert.redfuser``.
+
+    Raises:
+        ModelError: see :func:`beside`.
+    """
+    return beside(model, ".redfuser")
+
+
+def beside(model: Path, suffix: str) -> Path:
+    """What is written beside a model unless told otherwise; ``.onnx`` gives way to the suffix, anything else stays.
+
+    Raises:
+        ModelError: the path cannot be a file's.
+    """
+    if not model.name:
+        raise ModelError(f"{str(model)!r} is not a file", "give the path of an .onnx file")
+    return model.with_suffix(suffix) if model.suffix == ".onnx" else model.with_name(f"{model.name}{suffix}")

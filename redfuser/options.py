@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from redfuser.cascade.kinds import KINDS
 from redfuser.errors import UsageError
@@ -58,6 +59,9 @@ class CompileOptions:
         trials: candidates timed for one cascade, at most.
         lock: schedules chosen before; they go before everything else.
         locked: a cascade without a schedule in the lock is an error.
+
+    Raises:
+        UsageError: an extent isn't a positive integer, or an element not a finite number: no manifest holds it.
     """
 
     target: Target
@@ -77,12 +81,44 @@ class CompileOptions:
     locked: bool = False
 
     def __post_init__(self) -> None:
+        # From Python come NumPy's numbers, and mistakes.
+        object.__setattr__(self, "dims", {name: _checked_dim(name, value) for name, value in self.dims.items()})
+        object.__setattr__(self, "shapes", {name: _checked_shape(name, value) for name, value in self.shapes.items()})
+        object.__setattr__(self, "values", {name: _checked_value(name, value) for name, value in self.values.items()})
+        if self.numerics not in get_args(Numerics):
+            raise UsageError(f"there are no numerics {self.numerics!r}", f"one of {', '.join(get_args(Numerics))}")
         if self.threads is not None and isinstance(self.target, CpuTarget):
             object.__setattr__(self, "target", replace(self.target, cores=self.threads))
 
     def digest(self) -> str:
         """SHA-256 of all options: equal digests and equal models give equal artifacts."""
         return digest(self)
+
+
+def _checked_dim(name: str, value: Any) -> int | DimRange:
+    bounds = (value.low, value.high) if isinstance(value, DimRange) else (value,)
+    if not all(map(_is_extent, map(str, bounds))) or bounds[0] > bounds[-1]:
+        raise UsageError(
+            f"--dim {name}: {value!r} isn't a positive integer", f"for a range, DimRange or {name}=LOW:HIGH"
+        )
+    return value if isinstance(value, DimRange) else int(str(value))
+
+
+def _checked_shape(name: str, shape: Iterable[object]) -> tuple[int, ...]:
+    extents = [str(extent) for extent in shape]
+    if not all(map(_is_extent, extents)):
+        raise UsageError(f"--shape {name}: {'x'.join(extents)} isn't made of positive integers")
+    return tuple(map(int, extents))
+
+
+def _checked_value(name: str, elements: Iterable[Any]) -> tuple[float, ...]:
+    numbers = [element.item() if hasattr(element, "item") else element for element in elements]
+    if not all(
+        abs(number) < 2**64 if isinstance(number, int) else isinstance(number, float) and math.isfinite(number)
+        for number in numbers
+    ):
+        raise UsageError(f"--value {name}: only finite numbers can be fixed", "leave it an input")
+    return tuple(numbers)
 
 
 class Progress(Protocol):

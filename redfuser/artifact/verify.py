@@ -6,7 +6,7 @@ from pathlib import Path
 
 from redfuser.artifact.manifest import MANIFEST, REPORT, Manifest, hash_file, read_manifest
 from redfuser.artifact.write import files_below
-from redfuser.errors import VerificationError
+from redfuser.errors import UsageError, VerificationError
 from redfuser.records import RecordError
 from redfuser.report.value import FusionReport
 
@@ -44,13 +44,17 @@ def read_report(path: Path) -> FusionReport:
     """The report of an artifact folder, or a report file.
 
     Raises:
-        VerificationError: there is none, or it isn't a report of this version.
+        UsageError: there is none.
+        VerificationError: it isn't a report of this version.
     """
     file = path / REPORT if path.is_dir() else path
     try:
         return FusionReport.from_json(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, RecordError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the report {str(file)!r}: {error.strerror}", "give an artifact or report.json"
+        ) from error
+    except (UnicodeDecodeError, RecordError) as error:
         raise VerificationError(
-            f"cannot read the report {str(file)!r}: {reason}", "give an artifact or report.json"
+            f"cannot read the report {str(file)!r}: {error}", "give an artifact or report.json"
         ) from error

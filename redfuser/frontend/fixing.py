@@ -52,12 +52,28 @@ def _array(value: ValueInfoProto, elements: Sequence[float]) -> numpy.ndarray[An
     shape = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
     if not tensor.HasField("shape"):
         shape = [-1]
-    array = numpy.array(elements, numpy.float64 if dtype.kind == "f" else numpy.int64)
+    exact = numpy.array(elements, object)  # an integer beyond 2**53 isn't a float64, one beyond 2**63 no int64
     try:
-        shaped = array.reshape(shape)
+        shaped = exact.reshape(shape)
     except ValueError as error:
         raise UsageError(f"--value {value.name}: {len(elements)} elements don't fit the shape {shape}") from error
-    fixed = shaped.astype(dtype)
-    if dtype.kind in "iub" and (fixed.astype(numpy.int64) != shaped).any():
+    if dtype.kind in "iub" or dtype.name.startswith(("int", "uint")):
+        low, high = _bounds(dtype)
+        if not all(low <= element <= high and element == int(element) for element in elements):
+            raise UsageError(f"--value {value.name}: not every element is a {dtype}")
+        return shaped.astype(numpy.uint64 if low == 0 else numpy.int64).astype(dtype)
+    with numpy.errstate(over="ignore"):
+        fixed = shaped.astype(numpy.float64).astype(dtype)
+    if dtype.kind != "c" and not numpy.isfinite(fixed.astype(numpy.float64)).all():
         raise UsageError(f"--value {value.name}: not every element is a {dtype}")
     return fixed
+
+
+def _bounds(dtype: numpy.dtype[Any]) -> tuple[int, int]:
+    """Least and largest element of an integer type."""
+    import ml_dtypes
+
+    if dtype.kind == "b":
+        return 0, 1
+    info = ml_dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)

@@ -166,6 +166,15 @@ def read_lock(path: Path) -> TuningLock:
         raise UsageError(f"{str(file)!r} isn't a tuning lock: {error}", "redfuser tune writes one") from error
 
 
+def is_lock(path: Path) -> bool:
+    """Whether a file is a tuning lock, of this version or another."""
+    try:
+        data = parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, RecordError):
+        return False
+    return isinstance(data, dict) and str(data.get("schema")).startswith(SCHEMA.rpartition("/")[0])
+
+
 def _checked(data: Any) -> Any:
     # Before all else, so that another version is named as such and not as an unknown key.
     found = data.get("schema") if isinstance(data, dict) else None

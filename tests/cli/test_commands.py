@@ -91,7 +91,8 @@ def test_a_report_that_cannot_be_read(redfuser, tmp_path: Path, content: bytes |
     if content is not None:
         (tmp_path / "report.json").write_bytes(content)
     code, out, err = redfuser("report", tmp_path)
-    assert (code, out) == (6, "") and err.startswith("error[verification]: cannot read the report")
+    expected, kind = (2, "usage") if content is None else (6, "verification")
+    assert (code, out) == (expected, "") and err.startswith(f"error[{kind}]: cannot read the report")
 
 
 def test_verify_hashes_again(redfuser, driver, tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ NONSENSE = (
     "compile m.onnx --threads 0",
     "run a --seed -1",
     "targets --for json",
+    "run a -o .",
+    "tune m.onnx -o no/such/folder/m.lock",
+    "bench moe -o no/such/folder/moe.json",
+    "bench moe --plot no/such/folder/moe.svg",
+    "analyze m.onnx --value x=nan",
+    "analyze m.onnx --value x=1e999",
 )
 
 
@@ -68,7 +74,14 @@ NONSENSE = (
 def test_nonsense_is_one_line_and_a_hint(redfuser, line: str) -> None:
     code, out, err = redfuser(*line.split())
     assert code == 2 and out == ""
-    assert err.startswith("error[usage]: ") and "\nhint: " in err and err.count("\n") == 2
+    assert err.startswith(("error[usage]: ", "error[output]: ")) and "\nhint: " in err and err.count("\n") == 2
+
+
+@pytest.mark.parametrize("command", ["compile", "tune", "analyze", "verify a --model"])
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_what_cannot_be_a_file_is_no_model(redfuser, path: str, command: str) -> None:
+    code, out, err = redfuser(*command.split(), path, "-q")
+    assert out == "" and (code, err[:10]) in ((3, "error[bad-"), (2, "error[usag"))
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_run_on_files(redfuser, artifact: Path, tmp_path: Path) -> None:
         (("--input", "z=x.npy"), "no input is called 'z'"),
         (("--input", "n=x.npy"), "doesn't fit"),
         (("--inputs", "broken.npz"), "cannot read"),
-        (("-o", "absent/out.npz"), "cannot write"),
-        (("-o", "."), "cannot write"),
+        (("-o", "absent/out.npz"), "doesn't exist"),
+        (("-o", "."), "isn't the name"),
     ],
 )
 def test_run_refuses_what_does_not_fit(

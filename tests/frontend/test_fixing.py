@@ -112,3 +112,31 @@ def test_a_published_model_whose_branches_depend_on_an_input(
     feeds = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     for output in compare_with_oracle(artifact.path, path, [({}, feeds)], 1, Silent()):
         assert output.accuracy.passed, str(output)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "fits"),
+    [
+        (TensorProto.INT64, 2**60 + 1, True),
+        (TensorProto.INT64, 2**63, False),
+        (TensorProto.INT64, 1.5, False),
+        (TensorProto.UINT64, 2**64 - 1, True),
+        (TensorProto.UINT8, -1, False),
+        (TensorProto.INT4, 7, True),
+        (TensorProto.INT4, 8, False),
+        (TensorProto.BOOL, 2, False),
+        (TensorProto.FLOAT16, 0.5, True),
+        (TensorProto.FLOAT16, 1e6, False),
+        (TensorProto.BFLOAT16, 0.5, True),
+        (TensorProto.FLOAT8E4M3FN, 0.5, True),
+        (TensorProto.FLOAT8E4M3FN, 1e6, False),
+    ],
+)
+def test_an_element_is_what_was_given_or_refused(kind: int, element: float, fits: bool) -> None:
+    proto = ModelProto()
+    proto.graph.input.append(helper.make_tensor_value_info("v", kind, [1]))
+    if fits:
+        assert numpy_helper.to_array(fix_inputs(proto, {"v": [element]}).graph.initializer[0])[0] == element
+    else:
+        with pytest.raises(UsageError, match="not every element"):
+            fix_inputs(proto, {"v": [element]})
