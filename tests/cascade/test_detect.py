@@ -57,6 +57,25 @@ def test_a_detour_through_one_axis_doesnt_part_a_cascade() -> None:
     assert [r.combiner for r in cascade.reductions] == ["max", "sum", "sum"]
 
 
+@pytest.mark.parametrize("use", ["view", "folded once"])
+def test_a_cascade_reads_no_intermediate_of_another_operator(use: str) -> None:
+    """A mean is a sum, which isn't kept, and its division, which is cheap enough to repeat wherever it is read."""
+    g = GraphBuilder()
+    x = g.input("x", 3, 7, 10)
+    (i, j), k = axes("m", 3, 10), axis("k", 7)
+    total = g.define("mean_sum", (i, j), at(x, i, k, j), "sum", (k,), inside="mean")
+    mean = g.define("mean", (i, j), op("div", at(total, i, j), number(7)))
+    if use == "view":
+        result = softmax(g, mean)
+    else:
+        e = g.define("e", (i, j), op("exp", at(mean, i, j)))
+        top = g.define("top", (i,), at(e, i, j), "max", (j,))
+        r = axes("r", 3, 10)
+        result = g.define("gap", (r[0],), op("sub", at(mean, r[0], r[1]), at(top, r[0])), "sum", (r[1],))
+    found = detect(g.graph(result))
+    assert [tensor.name for cascade in found.cascades for tensor in cascade.inputs] == ["mean"]
+
+
 def digits(flat: Axis) -> tuple[Expr, Expr, Expr]:
     """Where the element of a [2, 3, 8] tensor lies whose place in memory is ``flat``."""
     rest = op("floormod", flat, index(24))

@@ -67,6 +67,8 @@ class Assembler:
         """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
         self.expander = Expander(self.graph, self.ancestry, [*self.members, *self.followers, *names])
         self.placement = Placement(self.graph, self.members, self.shared, self.expander, self.followers)
+        for name, body in self.placement.maps.items():
+            self._check_sources(name, body)
         self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.frontier.outputs}
         maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]
         self.producers, refused = place_producers(self.graph, names, self.shared, maps, self.expander)
@@ -94,7 +96,7 @@ class Assembler:
         return value, place
 
     def _check_sources(self, name: str, value: Expr) -> None:
-        """Refuse an output that needs an intermediate of another operator, which memory doesn't hold."""
+        """Refuse what needs an intermediate of another operator, which memory doesn't hold."""
         inside = {*self.members, *self.expander.members}
         for node in loads(value):
             if node.tensor.name not in inside and node.tensor.name not in self.graph.stored:
