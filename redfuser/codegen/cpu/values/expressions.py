@@ -14,7 +14,7 @@ from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, s
 from redfuser.codegen.cpu.values.functions import Functions
 from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value_of_pair
 from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
-from redfuser.codegen.cpu.values.vectors import extremum, level, like, multiply_add, shuffle, typed
+from redfuser.codegen.cpu.values.vectors import extremum, intrinsic, level, like, multiply_add, shuffle, typed
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, PAIR, Axis, Const, Expr, Load, Op, axes_of, number, substitute
 from redfuser.extents import least, most
@@ -89,6 +89,8 @@ class Translator:
         if node.name == "div" and node.dtype == "float32" and axes_of(node.args[1]) < axes_of(node.args[0]):
             return self._quotient(*map(visit, node.args))
         arguments = level(*map(visit, node.args))
+        if node.name == "sub":
+            arguments = tuple(rounded_product(*pair) for pair in zip(node.args, arguments, strict=True))
         if node.name in UNARY:
             return self._unary(node.name, *arguments)
         if node.name == "cast":
@@ -185,6 +187,16 @@ class Translator:
         lanes = range(lanes_of(base))
         pairs = [(shuffle([base], [n]), shuffle([power], [n])) for n in lanes]
         return shuffle([call_pure_extern(scalar_dtype(base), symbol, *pair) for pair in pairs], lanes)
+
+
+def rounded_product(node: Expr, value: PrimExpr) -> PrimExpr:
+    """The value; a product in it is rounded before anything is subtracted.
+
+    A fused multiply-add would compute ``x·a - max(x·a)`` with another product than the maximum was taken of: some
+    would come out positive, and their exponentials above 1.
+    """
+    is_product = isinstance(node, Op) and node.name in ("mul", "pow") and "float" in str(value.dtype)
+    return intrinsic(str(value.dtype), "llvm.arithmetic.fence", value) if is_product else value
 
 
 def _constant(node: Const) -> PrimExpr:

@@ -106,6 +106,17 @@ def test_functions_of_float64_and_float16(name: str) -> None:
     np.testing.assert_allclose(apply(name, half, "cpu"), reference(name, half), rtol=1e-3)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_product_is_rounded_before_anything_is_subtracted(dtype: str, device: str) -> None:
+    x = (np.random.default_rng(0).standard_normal(37) * 1e6).astype(dtype)
+    scaled = x * x.dtype.type(0.3)  # what a maximum is taken of
+    program = elementwise(lambda a, b: op("sub", op("mul", a, number(0.3, dtype)), b), x.size, dtype, dtype)
+    assert (run(program, {"a": x, "b": scaled}, device)["y"] == 0).all()
+    program = elementwise(lambda a, b: op("sub", b, op("pow", a, number(2, dtype))), x.size, dtype, dtype)
+    assert (run(program, {"a": x, "b": x * x}, device)["y"] == 0).all()
+
+
 @pytest.mark.parametrize("name", ["max", "min"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_extrema_hand_on_nan(name: str, device: str) -> None:
