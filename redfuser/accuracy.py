@@ -18,6 +18,8 @@ RULES: dict[str, tuple[float, float]] = {
     "tf32": (2.0, 4e-2),
     "float16": (3.0, 1e-2),
     "bfloat16": (3.0, 8e-2),
+    "float8_e4m3fn": (3.0, 5e-1),
+    "float8_e5m2": (3.0, 1.0),
 }
 
 
@@ -66,7 +68,7 @@ def compare(got: Array, reference64: Array, baseline32: Array | None, dtype: str
 
     if got.shape != reference64.shape:
         return _failed(f"shape {got.shape} instead of {reference64.shape}")
-    if reference64.dtype.kind in "biu":
+    if "float" not in reference64.dtype.name:
         wrong = got != reference64
         if baseline32 is not None:
             wrong &= got != baseline32

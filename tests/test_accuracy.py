@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401 - its types by name
 import numpy as np
+import pytest
 
 from redfuser.accuracy import compare
 
@@ -67,3 +69,18 @@ def test_text_form() -> None:
 def test_nothing_compares_equal_to_nothing() -> None:
     empty = np.zeros((0, 3))
     assert compare(empty, empty, empty, "float32").passed
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_narrow_floats_may_round_otherwise_now_and_then(name: str) -> None:
+    exact = np.linspace(1, 2, 100).astype(np.dtype(name))
+    near = exact.copy()
+    near[0] = 1.125 if "e4m3" in name else 1.25
+    assert compare(near, exact, None, name).passed
+    assert not compare(exact[::-1], exact, None, name).passed
+
+
+def test_narrow_integers_are_exact() -> None:
+    exact = np.arange(8).astype("int4")
+    assert compare(exact, exact, None, "int4").passed
+    assert not compare(exact[::-1], exact, None, "int4").passed

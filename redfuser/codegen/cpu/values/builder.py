@@ -151,15 +151,16 @@ class Builder:
         return BufferLoad(array, [place])
 
     def allocate(self, name: str, size: int, dtype: str) -> Buffer:
-        """A flat buffer that lives to the end of the innermost open block; of bytes for bools, float32 for bfloat16,
-        64-bit integers for pairs.
+        """A flat buffer that lives to the end of the innermost open block; of bytes for bools, float32 for narrow
+        floats, 64-bit integers for pairs.
 
         TVM puts small arrays of global scope on the stack, where LLVM keeps them in registers if it can, and
         all others on the heap.
         """
         from tvm.tirx import AllocBuffer, decl_buffer
 
-        dtype = {"bool": "int8", "bfloat16": "float32", PAIR: "int64"}.get(dtype, dtype)
+        narrow = dtype == "bfloat16" or dtype.startswith("float8")
+        dtype = "float32" if narrow else {"bool": "int8", PAIR: "int64"}.get(dtype, dtype)
         small = size * numpy_dtype(dtype).itemsize < STACK_BYTES
         scope = "global" if small else "local"
         buffer = decl_buffer((max(size, 1),), dtype, self.unique(name), scope=scope, data_alignment=64)

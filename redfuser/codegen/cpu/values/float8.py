@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import tirx
-from tvm.tirx import PrimExpr, Select, const, reinterpret
+from tvm.tirx import PrimExpr, Select, reinterpret
 from tvm.tirx.stmt_functor import ir_transform
+
+from redfuser.codegen.cpu.values.vectors import like, typed
 
 
 @dataclass(frozen=True)
@@ -107,30 +109,14 @@ class _Bytes:
 
 def _rewrite(cast: tirx.Cast) -> PrimExpr | None:
     source, target = str(cast.value.dtype), str(cast.dtype)
+    value = cast.value
     if source in FORMATS:
-        number = _decoded(cast.value, FORMATS[source])
-        if target in FORMATS:
-            return _encoded(number, target)
-        return number if target == "float32" else number.astype(target)
+        value = decoded_byte(_code(value), FORMATS[source])
+    elif target not in FORMATS:
+        return None
     if target in FORMATS:
-        return _encoded(cast.value if source == "float32" else cast.value.astype("float32"), target)
-    return None
-
-
-def _decoded(value: PrimExpr, layout: _Format) -> PrimExpr:
-    code = _code(value).astype("uint32")
-    magnitude = code & _u32(0x7F)
-    bits = (magnitude << _u32(layout.shift)) + _u32((127 - layout.bias) << 23)
-    subnormal = magnitude.astype("float32") * const(layout.step, "float32")
-    number = Select(magnitude < _u32(1 << layout.mantissa), subnormal, reinterpret("float32", bits))
-    special = magnitude > _u32(layout.largest)
-    if layout.has_infinity:
-        infinite = magnitude == _u32(layout.largest + 1)
-        number = Select(infinite, const(math.inf, "float32"), Select(special, const(math.nan, "float32"), number))
-    else:
-        number = Select(special, const(math.nan, "float32"), number)
-    sign = (code & _u32(0x80)) << _u32(24)
-    return reinterpret("float32", reinterpret("uint32", number) | sign)
+        return reinterpret(target, encoded_byte(value.astype("float32"), FORMATS[target]))
+    return value.astype(target)
 
 
 def _code(value: PrimExpr) -> PrimExpr:
@@ -140,19 +126,37 @@ def _code(value: PrimExpr) -> PrimExpr:
     return reinterpret("uint8", value)
 
 
-def _encoded(value: PrimExpr, target: str) -> PrimExpr:
-    layout = FORMATS[target]
-    bits = reinterpret("uint32", value)
-    magnitude = bits & _u32(0x7FFFFFFF)
-    half = _u32((1 << (layout.shift - 1)) - 1) + ((magnitude >> _u32(layout.shift)) & _u32(1))
-    normal = ((magnitude + half) >> _u32(layout.shift)) - _u32((127 - layout.bias) << layout.mantissa)
-    multiple = tirx.nearbyint(reinterpret("float32", magnitude) * const(1 / layout.step, "float32"))
-    is_small = magnitude < _u32((128 - layout.bias) << 23)
-    finite = Select(is_small, tirx.Cast("uint32", Select(is_small, multiple, const(0, "float32"))), normal)
-    code = Select(finite > _u32(layout.largest), _u32(layout.largest), finite)
-    code = Select(magnitude > _u32(0x7F800000), _u32(layout.nan), code)
-    return reinterpret(target, (code | ((bits >> _u32(24)) & _u32(0x80))).astype("uint8"))
+def decoded_byte(byte: PrimExpr, layout: _Format) -> PrimExpr:
+    """The float32 that a code stands for, or each of a vector's."""
+    code = byte.astype(typed("uint32", byte))
+    magnitude = code & like(0x7F, code)
+    bits = (magnitude << like(layout.shift, code)) + like((127 - layout.bias) << 23, code)
+    subnormal = magnitude.astype(typed("float32", code))
+    subnormal = subnormal * like(layout.step, subnormal)
+    normal = reinterpret(typed("float32", code), bits)
+    number = Select(magnitude < like(1 << layout.mantissa, code), subnormal, normal)
+    special = magnitude > like(layout.largest, code)
+    number = Select(special, like(math.nan, number), number)
+    if layout.has_infinity:
+        number = Select(magnitude == like(layout.largest + 1, code), like(math.inf, number), number)
+    sign = (code & like(0x80, code)) << like(24, code)
+    return reinterpret(typed("float32", code), reinterpret(typed("uint32", code), number) | sign)
 
 
-def _u32(value: int) -> PrimExpr:
-    return const(value, "uint32")
+def encoded_byte(value: PrimExpr, layout: _Format) -> PrimExpr:
+    """The code of a float32, or of each in a vector; it saturates."""
+    whole, real = typed("uint32", value), typed("float32", value)
+    bits = reinterpret(whole, value)
+
+    def u32(number: int) -> PrimExpr:
+        return like(number, bits)
+
+    magnitude = bits & u32(0x7FFFFFFF)
+    half = u32((1 << (layout.shift - 1)) - 1) + ((magnitude >> u32(layout.shift)) & u32(1))
+    normal = ((magnitude + half) >> u32(layout.shift)) - u32((127 - layout.bias) << layout.mantissa)
+    multiple = tirx.nearbyint(reinterpret(real, magnitude) * like(1 / layout.step, value))
+    is_small = magnitude < u32((128 - layout.bias) << 23)
+    finite = Select(is_small, tirx.Cast(whole, Select(is_small, multiple, like(0, value))), normal)
+    code = Select(finite > u32(layout.largest), u32(layout.largest), finite)
+    code = Select(magnitude > u32(0x7F800000), u32(layout.nan), code)
+    return (code | ((bits >> u32(24)) & u32(0x80))).astype(typed("uint8", value))

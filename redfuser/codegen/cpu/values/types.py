@@ -18,8 +18,8 @@ def computed(dtype: str) -> str:
 
 
 def in_memory(dtype: str) -> str:
-    """The type of the array through which a tensor of ``dtype`` is read and written: TVM has no vectors of bfloat16."""
-    return {"bfloat16": "uint16", PAIR: "int64"}.get(dtype, dtype)
+    """The type of the array through which a tensor of ``dtype`` is accessed: TVM has no vectors of narrow floats."""
+    return "uint8" if dtype.startswith("float8") else {"bfloat16": "uint16", PAIR: "int64"}.get(dtype, dtype)
 
 
 def decoded(value: PrimExpr, dtype: str) -> PrimExpr:
@@ -32,8 +32,10 @@ def decoded(value: PrimExpr, dtype: str) -> PrimExpr:
     if dtype == "bfloat16" and "uint16" in str(value.dtype):
         bits = value.astype(typed("uint32", value))
         return reinterpret(typed("float32", value), bits << like(16, bits))
-    if dtype.startswith("float8") and "float8" in str(value.dtype):
-        return value.astype(typed("float32", value))
+    if dtype.startswith("float8") and "uint8" in str(value.dtype):
+        from redfuser.codegen.cpu.values.float8 import FORMATS, decoded_byte
+
+        return decoded_byte(value, FORMATS[dtype])
     return value
 
 
@@ -41,6 +43,10 @@ def encoded(value: PrimExpr, dtype: str, stored: str) -> PrimExpr:
     """A computed value of ``dtype`` as it is written to an array of type ``stored``."""
     if dtype == "bfloat16" and stored == "uint16":
         return _bfloat16_bits(value.astype(typed("float32", value)))
+    if dtype.startswith("float8") and stored == "uint8":
+        from redfuser.codegen.cpu.values.float8 import FORMATS, encoded_byte
+
+        return encoded_byte(value.astype(typed("float32", value)), FORMATS[dtype])
     return value.astype(typed(stored, value))
 
 

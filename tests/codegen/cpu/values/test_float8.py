@@ -11,6 +11,8 @@ from onnx import ModelProto, TensorProto, helper
 
 import redfuser
 from redfuser.errors import UnsupportedOperatorError
+from redfuser.options import Silent
+from redfuser.verification import compare_with_oracle
 from tests.frontend.running import graph_of, single
 
 KINDS = {
@@ -94,3 +96,31 @@ def test_numbers_out_of_range_saturate_or_are_refused(tmp_path: Path) -> None:
     x = np.ones(2, np.float32)
     with pytest.raises(UnsupportedOperatorError, match="saturate"):
         compile_and_run(single("Cast", {"x": x}, to=TensorProto.FLOAT8E5M2, saturate=0, opset=19), {"x": x}, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quantisation_by_row_is_one_kernel(kind: int, tmp_path: Path) -> None:
+    most = float(ml_dtypes.finfo(KINDS[kind]).max)
+    nodes = [
+        helper.make_node("Abs", ["x"], ["magnitude"]),
+        helper.make_node("ReduceMax", ["magnitude", "axes"], ["largest"], keepdims=1),
+        helper.make_node("Div", ["largest", "most"], ["scale"]),
+        helper.make_node("Div", ["x", "scale"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["codes"], to=kind),
+        helper.make_node("Cast", ["codes"], ["back"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["back", "scale"], ["y"]),
+    ]
+    x = np.random.default_rng(0).standard_normal((9, 70)).astype(np.float32)
+    constants = {"axes": np.array([-1]), "most": np.array(most, np.float32)}
+    proto = graph_of(nodes, {"x": x}, ["codes", "y"], constants, opset=19)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    artifact = redfuser.compile(path, output=tmp_path / "out")
+    assert artifact.report.fused == 1
+    scale = np.abs(x).max(-1, keepdims=True) / np.float32(most)
+    codes = (x / scale).astype(KINDS[kind])
+    results = artifact.load()({"x": x})
+    np.testing.assert_array_equal(results["codes"].astype(np.float32), codes.astype(np.float32))
+    np.testing.assert_array_equal(results["y"], codes.astype(np.float32) * scale)
+    for output in compare_with_oracle(artifact.path, path, [({}, {"x": x})], 1, Silent()):
+        assert output.accuracy.passed, str(output)
