@@ -42,7 +42,11 @@ class Producer:
 
 
 def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tuple[str, ...]:
-    """Contractions that members read through element-wise definitions, and that nothing else reads."""
+    """Contractions that members read through element-wise definitions, and that nothing else reads.
+
+    What others read too is as far as the search goes: they also read, through it, all that lies behind. This keeps it
+    local in a residual network.
+    """
     downstream = Expander(graph, ancestry, members)
     found: dict[str, None] = {}
     seen = set(members)
@@ -53,9 +57,10 @@ def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tupl
             if definition is None or name in seen:
                 continue
             seen.add(name)
-            if not definition.is_reduction:
+            private = _private(graph, definition, members, downstream)
+            if not definition.is_reduction and (private or downstream.reaches(name)):
                 pending.append(name)
-            elif _contracts(graph, definition) and _private(graph, definition, members, downstream):
+            elif definition.is_reduction and private and _contracts(graph, definition):
                 found[name] = None
     return tuple(found)
 
