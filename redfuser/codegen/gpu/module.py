@@ -6,7 +6,7 @@ Imports TVM: import it lazily.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from redfuser.codegen.gpu.launch import build_programs, program_symbol, static_o
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder import machine_code, schedule_remainder
 from redfuser.codegen.gpu.remainder.device import PIPELINE
-from redfuser.codegen.gpu.remainder.products import find_products
+from redfuser.codegen.gpu.remainder.products import Product, find_products
 from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.value import GpuProgram
 from redfuser.codegen.modulo import hide_dividends
@@ -73,7 +73,7 @@ def assemble(
     machine = tvm.target.Target({"kind": "cuda", "arch": target.arch.rstrip("af")}, host=HOST)
     module = fuse_elementwise(rewire(module, [_replacement(each) for each in fused]))
     calls = find_products(module, products) if products is not None else ()
-    lone = [Fused(call.product.kernel.code, call.inputs, (call.output,)) for call in calls]
+    lone = [Fused(_of_the_model(call.product), call.inputs, (call.output,)) for call in calls]
     module = rewire(module, [_replacement(each) for each in lone])
     module, kinds = schedule_remainder(module, machine)
     programs = {each.program.name: each.program for each in (*fused, *lone)}
@@ -82,6 +82,12 @@ def assemble(
         kinds |= {program_symbol(each.program.name): kind for each in group}
     kernels = {call.product.kernel.program.name: call.product.kernel for call in calls}
     return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS, tuple(kernels.values()), texts)
+
+
+def _of_the_model(product: Product) -> GpuProgram:
+    """A product's kernels, called with tensors in the model's shapes."""
+    code: GpuProgram = product.kernel.code
+    return replace(code, inputs=product.inputs, outputs=product.outputs)
 
 
 def _replacement(each: Fused) -> Replacement:

@@ -22,7 +22,7 @@ from redfuser.codegen.gpu.product_schedule import product_schedules, product_sha
 from redfuser.codegen.gpu.remainder.products import find_products, read_product
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.options import Fp32
-from redfuser.tile import build, interpret, verify
+from redfuser.tile import Schedule, build, interpret, verify
 from redfuser.tile.ir import TileProgram
 from tests.codegen.gpu.programs import gpu, random_inputs
 from tests.codegen.gpu.test_remainder import last_function, module, var
@@ -52,9 +52,44 @@ def cascade(rows: Shape, inner: int, columns: int, dtype: str) -> Cascade:
 def test_a_product_is_read_with_what_follows_it() -> None:
     found = cascade((2, 24), 48, 32, "float16")
     shape = product_shape(found)
-    assert shape is not None and (shape.rows.extent, shape.columns.extent, shape.blocks, shape.item) == (24, 32, 2, 2)
-    assert [tensor.shape for tensor in found.inputs] == [(2, 24, 48), (48, 32), (32,), (2, 24, 32)]
+    assert shape is not None and (shape.rows.extent, shape.columns.extent, shape.blocks, shape.item) == (48, 32, 1, 2)
+    assert [tensor.shape for tensor in found.inputs] == [(48, 48), (48, 32), (32,), (48, 32)]
     assert found.outputs[0].tensor.dtype == "float16"
+
+
+def read(left: Shape, right: Shape, residual: Shape) -> Cascade:
+    x, w, rest = var("x", left), var("w", right), var("r", residual)
+    found = read_product(last_function([x, w, rest], lambda: relax.op.add(relax.op.matmul(x, w), rest)))
+    assert found is not None
+    return found.cascade
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "residual", "rows", "blocks"),
+    [
+        ((3, 8, 16), (16, 32), (3, 8, 32), 24, 1),
+        ((3, 5, 8, 16), (16, 32), (32,), 120, 1),
+        ((3, 8, 16), (16, 32), (3, 1, 32), 8, 3),  # a batch's own bias
+        ((3, 8, 16), (16, 32), (8, 32), 8, 3),  # the same for every batch
+        ((3, 8, 16), (3, 16, 32), (3, 8, 32), 8, 3),  # a batch's own weight
+        ((3, 5, 8, 16), (3, 1, 16, 32), (3, 5, 8, 32), 40, 3),
+    ],
+    ids=str,
+)
+def test_rows_that_lie_one_after_another_are_one_axis(
+    left: Shape, right: Shape, residual: Shape, rows: int, blocks: int
+) -> None:
+    found = read(left, right, residual)
+    shape = product_shape(found)
+    assert shape is not None and (shape.rows.extent, shape.blocks) == (rows, blocks)
+    found.verify()
+    x, w, rest = (np.random.default_rng(0).standard_normal(s).astype("float32") for s in (left, right, residual))
+    given = dict(zip(found.inputs, (x, w, rest), strict=True))
+    inputs = {tensor.name: array.reshape(tensor.shape) for tensor, array in given.items()}
+    program = build(found, derive(found), Schedule("single-segment"))
+    verify(program)
+    got = interpret(program, inputs, "float64")[found.outputs[0].tensor.name]
+    np.testing.assert_allclose(got.reshape((x @ w + rest).shape), x @ w + rest, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ a cascade of one reduction, so it goes the way of all cascades.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm import relax, tirx
@@ -20,6 +20,8 @@ from redfuser.cascade.graph import Graph
 from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
 from redfuser.codegen.backend import Kernel, ProductMaker
 from redfuser.codegen.gpu.product_schedule import product_shape
+from redfuser.codegen.gpu.remainder.flattening import flatten_rows
+from redfuser.expr import Tensor
 
 #: Types whose products tensor cores add up in float32.
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
@@ -30,12 +32,15 @@ class Product:
     """A kernel for a PrimFunc of one matrix product.
 
     Args:
-        kernel: for the cascade.
+        kernel: for the cascade, whose tensors may have fewer dimensions.
         order: for each of the kernel's inputs, the place of its tensor among the PrimFunc's parameters.
+        inputs, outputs: the kernel's tensors in the shapes that the model has them in.
     """
 
     kernel: Kernel
     order: tuple[int, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,19 @@ def _make(function: tirx.PrimFunc, name: str, make: ProductMaker) -> Product | N
     kernel = make(product.cascade, name) if product is not None else None
     if product is None or kernel is None:
         return None
-    parameters = [str(function.buffer_map[p].name) for p in function.params]
-    return Product(kernel, tuple(parameters.index(tensor) for tensor in product.inputs))
+    buffers = [function.buffer_map[p] for p in function.params]
+    names = [str(buffer.name) for buffer in buffers]
+    order = tuple(map(names.index, product.inputs))
+    shapes = [tuple(int(extent) for extent in buffer.shape) for buffer in buffers]
+    inputs = tuple(replace(t, shape=shapes[k]) for t, k in zip(kernel.program.inputs, order, strict=True))
+    return Product(kernel, order, inputs, (replace(kernel.program.outputs[0], shape=shapes[-1]),))
 
 
 def read_product(function: tirx.PrimFunc) -> Canonical | None:
-    """The cascade of one matrix product that a PrimFunc is, epilogue included; ``None`` if it is anything else."""
+    """The cascade of one matrix product that a PrimFunc is, epilogue included; ``None`` if it is anything else.
+
+    Axes of its rows that lie one after another are one.
+    """
     try:
         fragment = extract_primfunc(function)
     except NotExtractable:
@@ -97,6 +109,9 @@ def read_product(function: tirx.PrimFunc) -> Canonical | None:
         cascade = Assembler(graph, Ancestry(graph), [folds[0].tensor.name]).build("product")
     except (NotPlaceable, NotSeparable):
         return None
+    if len(cascade.reductions) != 1 or cascade.producers or cascade.epilogues:
+        return None
+    cascade = flatten_rows(cascade)
     if product_shape(cascade) is None or [o.tensor.name for o in cascade.outputs] != [output.name]:
         return None
     return canonicalise(cascade)
