@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from itertools import islice
@@ -23,9 +23,10 @@ from redfuser.records import digest, encode
 from redfuser.targets import GpuTarget
 from redfuser.tile.interpreter import interpret_blocks
 from redfuser.tile.ir import Contract, TileProgram
-from redfuser.tile.trials import chosen_blocks, trial_inputs
+from redfuser.tile.trials import as_tf32, chosen_blocks, trial_inputs
 
 Array = np.ndarray[Any, Any]
+Results = dict[str, Array]
 
 SCHEMA = "redfuser.bundle/2"
 
@@ -84,12 +85,25 @@ class BundledKernel:
 
     def rule(self, tensor: Tensor) -> str:
         """The rule of accuracy for an output."""
-        rounds = self.tf32 and any(
-            isinstance(s, Contract) for phase in self.program.phases for s in statements(phase.body)
-        )
-        if tensor.dtype == "float32" and rounds:
+        if tensor.dtype == "float32" and self._multiplies_as_tf32:
             return "tf32"
         return tensor.dtype if tensor.dtype in RULES else "bfloat16"
+
+    def expected(self, inputs: Mapping[str, Array], blocks: Collection[int] | None) -> tuple[Results, Results, Results]:
+        """What the blocks of the last phase should give: see :func:`redfuser.tile.interpreter.interpret_blocks`.
+
+        Returns:
+            Outputs in float64; outputs as unfused operators round them, the factors of TF32 products too; and where
+            elements were written.
+        """
+        exact, written = interpret_blocks(self.program, inputs, blocks, "float64")
+        near = as_tf32(inputs) if self._multiplies_as_tf32 else inputs
+        return exact, interpret_blocks(self.program, near, blocks)[0], written
+
+    @property
+    def _multiplies_as_tf32(self) -> bool:
+        bodies = (phase.body for phase in self.program.phases)
+        return self.tf32 and any(isinstance(s, Contract) for body in bodies for s in statements(body))
 
 
 def write_bundle(folder: Path, model: str, target: GpuTarget, kernels: tuple[BundledKernel, ...], seed: int) -> None:
@@ -177,8 +191,7 @@ def _write_case(folder: Path, file: str, kernel: BundledKernel, inputs: Mapping[
     """The inputs as they lie in memory, and what the blocks that are interpreted should give."""
     program = kernel.program
     blocks = chosen_blocks(program)
-    exact, written = interpret_blocks(program, inputs, blocks, "float64")
-    rounded, _ = interpret_blocks(program, inputs, blocks)
+    exact, rounded, written = kernel.expected(inputs, blocks)
     stored = {f"input:{name}": np.frombuffer(value.tobytes(), np.uint8) for name, value in inputs.items()}
     allowed = {}
     for tensor in program.outputs:

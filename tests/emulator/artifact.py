@@ -1,6 +1,6 @@
 """Whole artifacts in the emulator: what the recording driver launches is computed by it, in the module's own order.
 
-recorder = emulating(artifact, recorder, folder)
+recorder = emulating(sources_of(artifact), recorder, folder / "emulation")
 recorder.redfuser("verify", artifact, "--model", model, "--device", "cuda")
 """
 
@@ -17,21 +17,27 @@ from tests.emulator.schedules import SCHEDULES, Schedule
 from tests.emulator.source import Parameter, kernels
 
 
-def emulating(artifact: Path, recorder: Recorder, folder: Path, schedule: Schedule = SCHEDULES[0]) -> Recorder:
-    """A recorder whose launches of an artifact's kernels compute.
+def sources_of(artifact: Path) -> list[str]:
+    """The CUDA of all kernels of a folder that ``compile`` wrote."""
+    return [path.read_text(encoding="utf-8") for path in sorted(artifact.glob("kernels/*/*.cu"))]
+
+
+def emulating(
+    sources: Sequence[str], recorder: Recorder, description: Path, schedule: Schedule = SCHEDULES[0]
+) -> Recorder:
+    """A recorder whose launches of these kernels compute.
 
     Args:
-        artifact: folder that ``compile`` wrote; the CUDA of all its kernels is read there.
-        folder: where to write down which library holds which kernel.
+        sources: CUDA.
+        description: file in which to write down which library holds which kernel.
         schedule: order of threads, blocks and arrivals.
 
     Raises:
         EmulationError: a kernel uses something that isn't emulated.
     """
     lines = [f"{runtime_path()} {' '.join(map(str, schedule.codes))}"]
-    for source in sorted(artifact.glob("kernels/*/*.cu")):
-        lines += _kernels(source.read_text(encoding="utf-8"))
-    description = folder / f"{artifact.name}.emulation"
+    for source in sources:
+        lines += _kernels(source)
     description.write_text("\n".join([*lines, ""]))
     return replace(recorder, emulation=description)
 
@@ -42,15 +48,17 @@ def differences(
     """What ``redfuser verify`` says against an artifact whose launches the emulator computes; nothing if all is well.
 
     Args:
-        artifact, folder, schedules: as for :func:`emulating`.
+        artifact: folder that ``compile`` wrote.
         model: what it was compiled from.
         inputs: arrays by input name; random ones otherwise.
+        folder: where to write.
+        schedules: orders of events, one after another.
     """
     given = ("--inputs", inputs) if inputs is not None else ()
     capability = int("".join(filter(str.isdigit, read_manifest(artifact).target.arch)))
     for schedule in schedules:
         try:
-            emulator = emulating(artifact, recorder, folder, schedule)
+            emulator = emulating(sources_of(artifact), recorder, folder / "emulation", schedule)
         except EmulationError as error:
             yield f"not emulated: {error}"
             return

@@ -14,7 +14,7 @@ import numpy as np
 
 from redfuser.accuracy import compare
 from redfuser.artifact.bundle import CASES, BundledKernel
-from redfuser.tile.interpreter import interpret_blocks, needed_blocks
+from redfuser.tile.interpreter import needed_blocks
 from redfuser.tile.trials import chosen_blocks, trial_inputs
 from tests.emulator.emulator import EmulationError, poisoned, run_program
 from tests.emulator.schedules import SCHEDULES, Schedule
@@ -48,8 +48,7 @@ def _compared(
     except EmulationError as error:
         yield str(error)
         return
-    exact, written = interpret_blocks(program, inputs, blocks, "float64")
-    rounded, _ = interpret_blocks(program, inputs, blocks)
+    exact, rounded, written = kernel.expected(inputs, blocks)
     for tensor in program.outputs:
         where = written[tensor.name]
         got, near = arrays[tensor.name][where], rounded[tensor.name][where]

@@ -59,17 +59,17 @@ SPILLED = {"sm_86": 16}
 
 @dataclass(frozen=True)
 class Subject:
-    """One graph, and the shapes of its inputs where it leaves them open."""
+    """One graph.
+
+    Args:
+        shapes: of its inputs, where it leaves them open.
+        inputs: a file of arrays for them; None for any.
+    """
 
     name: str
     path: Path
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-    @property
-    def inputs(self) -> Path | None:
-        """Arrays that lie beside an exported model."""
-        path = self.path.with_suffix(".npz")
-        return path if path.exists() else None
+    inputs: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,39 @@ class Finding:
                 yield f"    {entry.id}: {entry.kind} unfused: {entry.reason}"
 
 
+def exported(name: str, folder: Path, length: int | None = None) -> Subject:
+    """A model of the corpus with the inputs that lie beside it.
+
+    Args:
+        folder: where to write inputs.
+        length: of the sequences where the model leaves it open, if another is wanted: their first elements are repeated
+            in front, so that padding there, which hides whole tiles and rows, grows.
+    """
+    path = CORPUS / f"{name}.onnx"
+    arrays = dict(np.load(path.with_suffix(".npz")).items())
+    if length is not None:
+        arrays = {key: np.pad(a, ((0, 0), (length - a.shape[1], 0)), "edge") for key, a in arrays.items()}
+    inputs = folder / f"{name}.npz"
+    np.savez(inputs, allow_pickle=False, **arrays)
+    return Subject(name, path, {key: array.shape for key, array in arrays.items()}, inputs)
+
+
+def workload_case(workload: str, name: str, folder: Path) -> Subject:
+    """A case of a workload, its graph written into a folder."""
+    (case,) = (case for case in load_workload(workload).cases if case.name == name)
+    path = folder / f"{workload}-{name}.onnx"
+    path.write_bytes(case.model().SerializeToString())
+    return Subject(f"{workload} {name}", path)
+
+
 def subjects(folder: Path) -> Iterator[Subject]:
     """Models of the corpus, and every case of cascades of every workload, written into a folder."""
-    for name in MODELS:
-        path = CORPUS / f"{name}.onnx"
-        if path.exists():
-            yield Subject(name, path, {key: value.shape for key, value in np.load(path.with_suffix(".npz")).items()})
+    if CORPUS.exists():
+        for name in MODELS:
+            yield exported(name, folder)
     for workload in workload_names():
         for case in filter(lambda case: case.whole, load_workload(workload).cases):
-            path = folder / f"{workload}-{case.name}.onnx"
-            path.write_bytes(case.model().SerializeToString())
-            yield Subject(f"{workload} {case.name}", path)
+            yield workload_case(workload, case.name, folder)
 
 
 def examine(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -20,19 +21,35 @@ from redfuser.artifact.runner.torch_peers import sides
 from redfuser.codegen.gpu import Builder, GpuProgram
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.errors import OutputError
+from redfuser.tile.trials import trial_inputs
 from tests.codegen.gpu.programs import Attention, gpu, program
 from tests.codegen.gpu.recording import Recorder
+from tests.emulator.artifact import emulating
+from tests.emulator.library import needs_compiler
 
 
 @pytest.fixture(scope="module")
-def bundle(builder: Builder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def attention(builder: Builder) -> BundledKernel:
     """One attention, split over its keys, for an H800."""
-    target, folder = gpu("h800"), tmp_path_factory.mktemp("bundle") / "out"
     tiled = program(Attention(heads=1, mask="bool").cascade(), "multi-segment", 2, {"threads": 128}, i=64, j=64)
     peer = Peer("attention", ("q", "k", "v"), {"heads": 1})
-    kernel = BundledKernel("attention", 1000, tiled, builder.build(tiled, target), peer=peer)
-    write_bundle(folder, "one.onnx", target, (kernel,), seed=0)
+    return BundledKernel("attention", 1000, tiled, builder.build(tiled, gpu("h800")), peer=peer)
+
+
+@pytest.fixture(scope="module")
+def bundle(attention: BundledKernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle") / "out"
+    write_bundle(folder, "one.onnx", gpu("h800"), (attention,), seed=0)
     return folder
+
+
+@needs_compiler
+def test_the_script_passes_a_right_kernel(
+    attention: BundledKernel, bundle: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    emulator = emulating([kernel.source for kernel in attention.code.kernels], recorder, tmp_path / "emulation")
+    done = emulator.run(str(bundle / "run.py"), "--repeat", "0", "--no-torch")
+    assert done.code == 0 and "FAILED" not in done.output, done.output
 
 
 def test_the_script_needs_numpy_alone(bundle: Path, recorder: Recorder) -> None:
@@ -141,6 +158,18 @@ def test_products_of_float32_are_allowed_what_tf32_rounds(bundle: Path) -> None:
     code = GpuProgram("attention", tiled.inputs, tiled.outputs, (), ())
     assert BundledKernel("attention", 0, tiled, code, tf32=True).rule(tiled.outputs[0]) == "tf32"
     assert BundledKernel("attention", 0, tiled, code).rule(tiled.outputs[0]) == "float32"
+
+
+def test_what_tf32_makes_of_large_factors_is_allowed_too() -> None:
+    tiled = program(Attention(dtype="float32", heads=1, q_len=64, kv_len=64).cascade(), i=64, j=64)
+    code = GpuProgram("attention", tiled.inputs, tiled.outputs, (), ())
+    inputs = next(islice(trial_inputs(tiled, 0), 1, 2))
+    errors = []
+    for tf32 in (True, False):
+        exact, rounded, written = BundledKernel("attention", 0, tiled, code, tf32).expected(inputs, None)
+        assert written["out"].all()
+        errors.append(np.abs(rounded["out"] - exact["out"]).max())
+    assert errors[0] > 50 * errors[1]
 
 
 def test_right_and_wrong_are_told_apart() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from tests.codegen.gpu.recording import ROOT, Recorder
-from tests.emulator.artifact import emulating
+from tests.emulator.artifact import emulating, sources_of
 from tests.emulator.library import needs_compiler
 
 MODEL = ROOT / "models" / "tiny_bert.onnx"
@@ -69,19 +68,19 @@ def test_every_kernel_is_launched_as_often_as_it_is_called(artifact: Path, recor
 @needs_compiler
 def test_its_launches_compute_the_model(artifact: Path, recorder: Recorder, tmp_path: Path) -> None:
     """Every kernel, the remainder's too, by the emulator, in the module's order and on its memory."""
-    done = emulating(artifact, recorder, tmp_path).redfuser("verify", artifact, *AGAINST_MODEL)
+    done = emulating(sources_of(artifact), recorder, tmp_path / "emulation").redfuser(
+        "verify", artifact, *AGAINST_MODEL
+    )
     assert done.code == 0 and "PASSED" in done.output, done.output
 
 
 @needs_compiler
 @pytest.mark.slow
 def test_a_wrong_kernel_shows_in_the_outputs(artifact: Path, recorder: Recorder, tmp_path: Path) -> None:
-    wrong = shutil.copytree(artifact, tmp_path / "wrong")
-    source = wrong / "kernels" / "remainder" / "kernel.cu"
-    right = source.read_text()
-    source.write_text(right.replace("] + B[", "] - B["))
-    assert source.read_text() != right
-    done = emulating(wrong, recorder, tmp_path).redfuser("verify", artifact, *AGAINST_MODEL)
+    right = sources_of(artifact)
+    wrong = [source.replace("] + B[", "] - B[") for source in right]
+    assert wrong != right
+    done = emulating(wrong, recorder, tmp_path / "emulation").redfuser("verify", artifact, *AGAINST_MODEL)
     assert done.code == 6, done.output
 
 
