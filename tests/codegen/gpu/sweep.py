@@ -14,6 +14,7 @@ under two schedules. Exits with 1 otherwise.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -179,7 +180,8 @@ def kernel_problems(kernel: GpuKernel, target: GpuTarget, attention: bool) -> It
     if (shared := used.static_shared + used.dynamic_shared) > target.shared_block_kb * 1024:
         yield f"{kernel.name} takes {shared} B of shared memory"
     fast = ("-prec-div=false", "-ftz=true")
-    uses = tuple(word in kernel.script for word in ("T.gemm(", "T.Pipelined("))
+    copies = "T.Pipelined(" in kernel.script and re.search(r"T\.copy\(\w+\[", kernel.script) is not None
+    uses = ("T.gemm(" in kernel.script, copies)
     tf32 = {argument.dtype for argument in kernel.arguments if "float" in argument.dtype} == {"float32"}
     for problem in _ptx_problems(kernel.source, kernel.arch, *uses, tf32, fast):
         yield f"{kernel.name}: {problem}"
