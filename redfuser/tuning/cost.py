@@ -18,6 +18,8 @@ from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
 #: What skipping leaves of a stream under a causal mask.
 LEFT_BY_SKIPPING = 0.55
+#: What remains visible of work that goes on beside something longer.
+EXPOSED = 0.1
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class Cost:
 
     @property
     def us(self) -> float:
-        """All of it: what overlaps counts once."""
-        return self.launch + max(self.arithmetic + self.cache, self.memory)
+        """All of it; what overlaps with something longer counts in part."""
+        shorter, longer = sorted((self.arithmetic + self.cache, self.memory))
+        return self.launch + longer + EXPOSED * shorter
 
     def __str__(self) -> str:
         return (

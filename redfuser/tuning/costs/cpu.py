@@ -40,6 +40,10 @@ IN_EXPONENTIALS = {"exp": 1.0, "exp2": 0.9, "div": 0.4, "sqrt": 0.5, "rsqrt": 0.
 IN_FLIGHT, SETS = 8, 4
 #: A point that is transposed on its way, in vector additions: usually, and where its rows lie a page or more apart.
 TRANSPOSED, TRANSPOSED_ACROSS_PAGES, PAGE_BYTES = 0.25, 4.0, 4096
+#: Of a block's time, what the core that ends first waits for the others.
+WAITED = 0.25
+#: Comparing a vector with one place of a list and moving what lies behind, in vector additions.
+INSERTION = 3.5
 #: Products of bytes in the time of one of float32, in tiles.
 TILE_PRODUCTS = 32
 
@@ -67,6 +71,7 @@ class CpuModel:
         blocks = block.count
         # With many blocks a core, the threads' shares are even.
         waves = blocks / self.target.cores if blocks >= 8 * self.target.cores else ceil(blocks / self.target.cores)
+        waves += WAITED if blocks > 1 else 0.0
         moved = block.moved()
         # What a block touches stays in cache for the next one, or is fetched for every block and pass again.
         kept = block.chip_bytes + sum(part.block for part in moved) <= self.target.l2_kb * 1024
@@ -160,8 +165,12 @@ class _Block:
             products = prod(visit.sizes[a] for a in visit.axes) / lanes
             return products * self.rates.multiply_add_ns / (TILE_PRODUCTS if self.machine.has_tiles else QUAD)
         if isinstance(leaf, Transpose):
-            return prod(visit.sizes[a] for a in visit.axes) * _transposed(leaf, visit) * self.rates.simple_ns
+            points = prod(visit.sizes[a] for a in visit.axes)
+            return points * (_transposed(leaf, visit) * self.rates.simple_ns + self._dear_ns(leaf.value) / lanes)
         instructions = visit.vectors(lanes)
+        if isinstance(leaf, Reduce) and leaf.rank is not None:
+            places = visit.sizes[leaf.rank]
+            return instructions / places * (self._value_ns(leaf.value) + places * INSERTION * self.rates.simple_ns)
         vector = visit.nest.vector
         gathers = 0
         if vector is not None:
@@ -171,9 +180,13 @@ class _Block:
     def _value_ns(self, value: Expr) -> float:
         """One vector of a value: its operators, and a load or store besides."""
         operators = [n for n in values(value) if isinstance(n, Op) and n.name not in COMPARISONS | {"cast"}]
-        dear = sum(IN_EXPONENTIALS.get(n.name, 1.5) for n in operators if n.name in EXPENSIVE)
         cheap = sum(n.name not in EXPENSIVE for n in operators)
-        return dear * self.rates.exp_ns + (0.5 + 0.5 * cheap) * self.rates.simple_ns
+        return self._dear_ns(value) + (0.5 + 0.5 * cheap) * self.rates.simple_ns
+
+    def _dear_ns(self, value: Expr) -> float:
+        """The expensive operators of one vector of a value."""
+        dear = [n.name for n in values(value) if isinstance(n, Op) and n.name in EXPENSIVE]
+        return sum(IN_EXPONENTIALS.get(name, 1.5) for name in dear) * self.rates.exp_ns
 
     def _multiply_add_ns(self, visit: _Visit) -> float:
         """One vector multiply-add of a register tile: held up by loads, or by latency where the tile is small."""

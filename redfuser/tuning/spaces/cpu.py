@@ -1,4 +1,10 @@
-"""What may be tried on a CPU: strategies, segments, tiles, lanes and the width of register tiles."""
+"""What may be tried on a CPU: strategies, segments, tiles, lanes and the width of register tiles.
+
+Packing is no choice of its own. What vectors would read across memory is always brought on chip in the other order
+(:mod:`redfuser.codegen.cpu.lowering.staging`), which the lanes and tiles decide. What is read as it lies already (keys
+and values, one number at a time for all lanes) was 5 to 14 % slower packed besides, in attention of 512 keys, and 2 to
+8 % slower in MiniLM, whose heads lie 1.5 KB apart.
+"""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ ROW_TILES, STREAM_TILES = (16, 32, 64, 128), (16, 32, 64, 128)
 ROW_BLOCKS, PIECES = (1, 2, 4, 8, 16), (256, 1024, 4096)
 PRODUCT_THREADS, ROW_THREADS = (32, 64, 128, 256), (128, 256, 512, 1024)
 STAGES = (1, 2, 3)
-#: Matrix instructions of a group of four warps need this many threads.
-WARP_GROUP = 128
+#: Threads of a warp, and of the group of warps that some matrix instructions are for.
+WARP, WARP_GROUP = 32, 128
 #: More blocks of a cut axis than this for each multiprocessor only add merging.
 BLOCKS_PER_MULTIPROCESSOR = 2
 #: Columns of a block in a product without scores.
@@ -155,11 +155,11 @@ class _GpuSpace:
         if self.row is None or not self.products:
             return False
         options = dict(schedule.options)
-        warps = options["threads"] // 32
         by_columns = bool(options.get(BY_COLUMNS))
         shared_out = max((a.extent for a in self.values), default=1) if by_columns else schedule.tile(self.row)
-        grouped = self.target.has("wgmma") and options["threads"] % WARP_GROUP != 0
-        return grouped or warps * PRODUCT > max(shared_out, PRODUCT)
+        fewest = WARP_GROUP if self.target.has("wgmma") else WARP
+        most = max(shared_out // PRODUCT * WARP, fewest)
+        return options["threads"] % fewest != 0 or options["threads"] > most
 
     def _threads_idle(self, schedule: Schedule) -> bool:
         return not self.products and self._held(schedule) < dict(schedule.options)["threads"]

@@ -39,6 +39,13 @@ def test_the_untuned_choice_comes_first_and_restrictions_are_counted(target: str
     assert {dict(s.options)["stages"] for s in schedules} == {1, 2, 3}
 
 
+@pytest.mark.parametrize("target", ["h800", "a10"])
+def test_few_rows_leave_as_many_warps_as_the_device_needs_at_least(target: str) -> None:
+    found = survey(Attention(heads=2, q_len=32, kv_len=32, dim=16, v_dim=16, mask="none").cascade(), target)
+    fewest = 128 if gpu(target).has("wgmma") else 32
+    assert {dict(c.schedule.options)["threads"] for c in found.candidates} >= {fewest}
+
+
 def test_less_shared_memory_leaves_fewer_candidates() -> None:
     small, large = (survey(ATTENTION, target).excluded["over shared memory"] for target in ("a10", "a100-80g"))
     assert small > large
