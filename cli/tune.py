@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from redfuser.api import beside
     from redfuser.driver import tune_model
+    from redfuser.tuning.record import MEASURED
 
     output: Path = arguments.output or beside(arguments.model, ".lock")
     check_lock(output)
@@ -57,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     write_lock(lock, output)
     if arguments.format == "json":
-        print_json({"schema": "redfuser.tune/1", "output": str(output), "lock": lock.as_data()})
+        measured = {name: {key: getattr(record, key) for key in MEASURED} for name, record in lock.kernels.items()}
+        print_json({"schema": "redfuser.tune/1", "output": str(output), "lock": lock.as_data(), "measured": measured})
         return 0
     for name, record in lock.kernels.items():
         print(plain(f"{name}: {describe(record)}"))
@@ -94,10 +96,11 @@ def describe(record: Record) -> str:
     tiles = ", ".join(f"{name} {size}" for name, size in schedule.tiles.items())
     segments = f", {schedule.segments} segments" if schedule.segments > 1 else ""
     options = "".join(f", {name} {value}" for name, value in schedule.options.items())
-    noise = f" ±{record.noise:.0%}, best of {record.trials} timed" if record.how == "measured" else ""
+    noise = f" ±{record.noise:.0%}, best of {record.trials} timed" if record.trials else ""
     noise += f", unfused {record.gain:.2f} times as long" if record.gain else ""
     lanes = f", lanes {schedule.lanes}" if schedule.lanes else ""
-    return f"{schedule.strategy}{segments}, tiles {tiles}{lanes}{options}: {record.time_us:.4g} us {record.how}{noise}"
+    how = "measured" if record.trials else "modelled"
+    return f"{schedule.strategy}{segments}, tiles {tiles}{lanes}{options}: {record.time_us:.4g} us {how}{noise}"
 
 
 def check_lock(path: Path) -> None:

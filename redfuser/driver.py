@@ -173,10 +173,12 @@ def _fuse_all(
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
-    with chooser(options, progress, len(distinct)) as usual:
+    with chooser(options, progress) as usual:
+        names = list(distinct.values())
 
         def decide(task: Task) -> Record:
-            return (choose or usual)(replace(task, part=partial(analysis.part, task.name)))
+            part, left = partial(analysis.part, task.name), len(names) - names.index(task.name)
+            return (choose or usual)(replace(task, part=part, left=left))
 
         for done, (cascade, name) in enumerate(distinct.items(), 1):
             outcomes[cascade] = outcome = fuse(cascade, name, options, backend, decide, memo)

@@ -13,7 +13,7 @@ from redfuser.algebra import Memo
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Backend, Kernel, ProductMaker
-from redfuser.errors import LockMissError
+from redfuser.errors import LockMissError, MissingToolError
 from redfuser.options import CompileOptions, Progress
 from redfuser.reason import Reason
 from redfuser.records import digest
@@ -48,12 +48,14 @@ class Outcome:
     @property
     def schedule(self) -> Schedule | None:
         """How it is to be computed."""
-        return self.record.schedule.schedule() if self.record is not None and not self.record.unprofitable else None
+        return self.record.schedule.schedule() if self.record is not None and self.record.fused else None
 
     @property
     def time(self) -> Time | None:
         """Of one execution, measured or modelled."""
-        return Time(self.record.time_us, self.record.how) if self.record is not None and self.schedule else None
+        if self.record is None or self.schedule is None:
+            return None
+        return Time(self.record.time_us, "measured" if self.record.trials else "modelled")
 
 
 def plan(
@@ -72,6 +74,7 @@ def plan(
 
     Raises:
         LockMissError: the lock must decide and doesn't.
+        MissingToolError: what should decide can't be reached.
     """
     from redfuser.algebra import derive
     from redfuser.tile.traffic import traffic
@@ -84,7 +87,7 @@ def plan(
         outcome = replace(outcome, derivation=(derivation := derive(precise, options.numerics, memo)))
         task = Task(name, cascade, precise, derivation)
         return replace(outcome, record=choose(task) if choose is not None else untuned(task, options))
-    except LockMissError:
+    except (LockMissError, MissingToolError):
         raise
     except Exception as failure:
         return replace(outcome, reason=_reason(failure))
@@ -113,9 +116,10 @@ def fuse(
 
     Raises:
         LockMissError: the lock must decide and doesn't, or another kernel came of what it says.
+        MissingToolError: what should decide can't be reached.
     """
     outcome = plan(cascade, name, options, choose, memo)
-    if outcome.record is not None and outcome.record.unprofitable:
+    if outcome.record is not None and not outcome.record.fused:
         return replace(outcome, reason=_unprofitable(outcome.record))
     if outcome.precise is None or outcome.derivation is None or outcome.record is None or outcome.schedule is None:
         return outcome
@@ -137,8 +141,9 @@ def fuse(
 
 
 def _unprofitable(record: Record) -> Reason:
-    times = f"{1 / record.gain:.1f} times slower fused, the best schedule being {record.schedule.strategy}"
-    return Reason("slower-fused", "the unfused graph was measured to be faster", f"measured {times}")
+    times = f"{1 / record.gain:.1f} times slower fused" if record.gain else "slower fused when the lock was made"
+    witness = f"measured {times}, the best schedule being {record.schedule.strategy}"
+    return Reason("slower-fused", "the unfused graph was measured to be faster", witness)
 
 
 def product_maker(options: CompileOptions, backend: Backend, progress: Progress) -> ProductMaker:

@@ -79,7 +79,7 @@ class Ablation:
             if not fitting:
                 return usual
             time = self.model.cost(fitting[0].program).us
-            return Record(usual.cascade, ScheduleRecord.of(fitting[0].schedule), "modelled", round(time, 3))
+            return Record(usual.cascade, ScheduleRecord.of(fitting[0].schedule), "modelled", time_us=round(time, 3))
 
         return choose
 

@@ -72,7 +72,7 @@ class ChoiceEntry:
     """How a schedule was chosen by measuring.
 
     Args:
-        timed: candidates timed, of which it was the fastest or as fast as the fastest.
+        timed: candidates timed, of which it was the fastest or as fast as the fastest; 0 where a lock says so.
         noise: relative spread of its times.
         points: schedules there are.
         candidates: those of them that obey every constraint.
@@ -91,7 +91,8 @@ class ChoiceEntry:
         reasons = ", ".join(f"{count:,} {text}" for text, count in self.excluded.items())
         space = f"{self.candidates:,} of {self.points:,} candidates" + (f": {reasons}" if reasons else "")
         unfused = f"; unfused {self.gain:.2f} times as long" if self.gain else ""
-        return f"the fastest of {self.timed} timed, ±{self.noise:.0%}{unfused}; {space}"
+        timed = f"the fastest of {self.timed} timed, ±{self.noise:.0%}" if self.timed else "the fastest, says the lock"
+        return f"{timed}{unfused}; {space}"
 
 
 @dataclass(frozen=True)

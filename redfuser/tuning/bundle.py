@@ -16,8 +16,8 @@ from redfuser.errors import OutputError, UsageError
 from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import Target
 from redfuser.tile.ir import TileProgram
+from redfuser.tuning.finals import CLOSE
 from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord
-from redfuser.tuning.search import MARGIN
 from redfuser.tuning.spaces.space import Candidate
 from redfuser.tuning.timing import measure
 from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
@@ -174,5 +174,6 @@ def fastest(cascade: str, space: SpaceRecord, timed: Sequence[tuple[ScheduleReco
     if not timed:
         return None
     least = min(timing.median_us for _, timing in timed)
-    schedule, timing = next((s, t) for s, t in timed if t.median_us <= (1 + MARGIN) * least)
-    return Record(cascade, schedule, "measured", round(timing.median_us, 3), round(timing.noise, 4), len(timed), space)
+    schedule, timing = next((s, t) for s, t in timed if t.median_us <= (1 + CLOSE) * least)
+    us, noise = round(timing.median_us, 3), round(timing.noise, 4)
+    return Record(cascade, schedule, "measured", space=space, time_us=us, noise=noise, trials=len(timed))

@@ -30,26 +30,32 @@ class Tuning(Protocol):
 def untuned(task: Task, options: CompileOptions) -> Record:
     """The target's own choice, its time modelled."""
     schedule = backend_for(options.target).schedule(task.precise, task.derivation)
-    time = modelled_us(traffic(task.cascade), options.target)
-    return Record(cascade_digest(task.cascade), ScheduleRecord.of(schedule), "modelled", time)
+    return Record(
+        cascade_digest(task.cascade), ScheduleRecord.of(schedule), "modelled", time_us=_foreseen(task, options)
+    )
+
+
+def _foreseen(task: Task, options: CompileOptions) -> float:
+    """The modelled time of a task, whatever its schedule."""
+    return modelled_us(traffic(task.cascade), options.target)
 
 
 @contextmanager
-def chooser(options: CompileOptions, progress: Progress, tasks: int) -> Iterator[Chooser]:
-    """What decides during one compile of so many distinct cascades; holds the measuring process for as long."""
+def chooser(options: CompileOptions, progress: Progress) -> Iterator[Chooser]:
+    """What decides during one compile; holds the measuring process for as long."""
     obstacle = options.lock.obstacle(options.target) if options.lock is not None else "no lock was given"
     if options.locked and obstacle:
         raise LockMissError(f"the tuning lock can't be used: {obstacle}", "tune again: redfuser tune MODEL -o LOCK")
     if options.lock is not None and obstacle:
         progress.warn(f"the tuning lock is ignored: {obstacle}")
     with ExitStack() as stack:
-        tuner = stack.enter_context(_tuner(options, progress, tasks)) if options.tune_seconds else None
+        tuner = stack.enter_context(_tuner(options, progress)) if options.tune_seconds else None
 
         def choose(task: Task) -> Record:
             digest = cascade_digest(task.cascade)
             record = options.lock.find(digest) if options.lock is not None and not obstacle else None
             if record is not None:
-                return record
+                return record.decided(_foreseen(task, options))
             if options.locked:
                 raise LockMissError(
                     f"the tuning lock has no schedule for {task.name}", "tune again: redfuser tune MODEL -o LOCK"
@@ -61,12 +67,12 @@ def chooser(options: CompileOptions, progress: Progress, tasks: int) -> Iterator
         yield choose
 
 
-def _tuner(options: CompileOptions, progress: Progress, tasks: int) -> AbstractContextManager[Tuning]:
+def _tuner(options: CompileOptions, progress: Progress) -> AbstractContextManager[Tuning]:
     """By measuring here, or by a model of what isn't here."""
     if isinstance(options.target, CpuTarget):
         from redfuser.tuning.tuner import tuning
 
-        return tuning(options, progress, tasks)
+        return tuning(options, progress)
     from redfuser.tuning.foreseen import foresight
 
-    return foresight(options, progress, tasks)
+    return foresight(options, progress)

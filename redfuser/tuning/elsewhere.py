@@ -21,7 +21,7 @@ def tracked(options: CompileOptions, progress: Progress, host: str, port: int, k
     from redfuser.tuning.timing.rpc import RpcRunner
     from redfuser.tuning.tuner import tuning
 
-    with tuning(options, progress, 1, RpcRunner(host, port, key), where=f"rpc {key}") as tuner:
+    with tuning(options, progress, RpcRunner(host, port, key), where=f"rpc {key}") as tuner:
         yield lambda task: tuner.tune(task) or untuned(task, options)
 
 

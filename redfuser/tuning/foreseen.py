@@ -19,7 +19,7 @@ from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord
 from redfuser.tuning.spaces import space_of
 from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
-from redfuser.tuning.tuner import rank
+from redfuser.tuning.tuner import rank, rating
 
 #: Kernels that pass the compiler's gate before the best of them is taken: each costs seconds.
 KEPT = 4
@@ -35,34 +35,27 @@ class Passed:
 
 
 @contextmanager
-def foresight(options: CompileOptions, progress: Progress, tasks: int) -> Iterator[Foresight]:
-    """A :class:`Foresight` for one compile, its compilers running for as long.
-
-    Args:
-        tasks: how many cascades will be asked for, at most; the time is shared out among them.
-    """
+def foresight(options: CompileOptions, progress: Progress) -> Iterator[Foresight]:
+    """A :class:`Foresight` for one compile, its compilers running for as long."""
     assert isinstance(options.target, GpuTarget)
     with backend_for(options.target, options.fp32) as backend:
-        yield Foresight(options, options.target, progress, backend, tasks)
+        yield Foresight(options, options.target, progress, backend)
 
 
 class Foresight:
     """Finds schedules by the cost model and the compiler."""
 
-    def __init__(
-        self, options: CompileOptions, target: GpuTarget, progress: Progress, backend: Backend, tasks: int
-    ) -> None:
+    def __init__(self, options: CompileOptions, target: GpuTarget, progress: Progress, backend: Backend) -> None:
         self.options, self.target, self.progress, self.backend = options, target, progress, backend
         self.model = GpuModel(target, options.fp32)
-        self.end, self.left = time.monotonic() + options.tune_seconds, tasks
+        self.end = time.monotonic() + options.tune_seconds
 
     def tune(self, task: Task) -> Record | None:
         """The candidate of least modelled cost among those that pass; ``None`` if none does."""
         survey, passed = self.passed(task, KEPT)
-        self.left = max(self.left - 1, 1)
         if not passed:
             return None
-        best = min(passed, key=lambda each: float(f"{each.cost.us:.3g}"))
+        best = min(passed, key=lambda each: rating(each.cost))
         return Record(
             cascade=cascade_digest(task.cascade),
             schedule=ScheduleRecord.of(best.candidate.schedule),
@@ -76,17 +69,22 @@ class Foresight:
         self.progress.stage(f"tune {task.name}")
         survey = space_of(task.precise, task.derivation, self.target, self.options.fp32).survey()
         self.progress.note(str(survey))
-        end = time.monotonic() + max(self.end - time.monotonic(), 0.0) / self.left
+        end = time.monotonic() + max(self.end - time.monotonic(), 0.0) / task.left
         passed: list[Passed] = []
         ranked = rank(survey, self.model)[: self.options.trials]
+        lasted = 0.0
         for candidate in ranked:
-            if len(passed) == wanted or (passed and time.monotonic() > end):
+            begin = time.monotonic()
+            # The first is compiled whatever the time, and none that would last longer than there is.
+            if len(passed) == wanted or (lasted and begin + lasted > end):
                 break
             try:
                 kernel = self.backend.generate(candidate.program, self.options.seed)
             except FAILURES as failure:
                 self.progress.note(f"skipped {candidate.schedule.as_dict()}: {failure}")
                 continue
+            finally:
+                lasted = time.monotonic() - begin
             passed.append(Passed(candidate, kernel, self.model.cost(candidate.program, footprints(kernel))))
             self.progress.step(len(passed), min(wanted, len(ranked)))
         return survey, passed

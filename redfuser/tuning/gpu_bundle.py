@@ -70,7 +70,7 @@ def exporting(options: CompileOptions, progress: Progress, folder: Path) -> Iter
     empty_folder(folder)
     kernels: list[BundledKernel] = []
     tasks: list[GpuTask] = []
-    with foresight(options, progress, 1) as found:
+    with foresight(options, progress) as found:
 
         def choose(task: Task) -> Record:
             survey, passed = found.passed(task, CANDIDATES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +14,13 @@ from redfuser.tile.ir import Schedule
 from redfuser.tuning.spaces.space import Survey
 from redfuser.versions import GPU_TOOLS, tool_versions
 
-SCHEMA: Literal["redfuser.tuning/3"] = "redfuser.tuning/3"
+SCHEMA: Literal["redfuser.tuning/4"] = "redfuser.tuning/4"
 #: Tools whose version changes machine code.
 CODE_TOOLS = ("apache-tvm", "redfuser")
 #: A kernel may take so much longer than the unfused graph before it is given up: less can't be told from noise.
 TOLERATED = 0.05
+#: What differs from one tuning to the next though it chooses the same. Locks leave it out.
+MEASURED = ("time_us", "noise", "trials", "gain")
 
 
 @dataclass(frozen=True)
@@ -63,39 +65,44 @@ class SpaceRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """The schedule chosen for one cascade, and how it was.
+    """The schedule chosen for one cascade, and how it was. Records are equal if they decide the same.
 
     Args:
         cascade: digest of the cascade, see :func:`redfuser.cascade.identity.cascade_digest`.
         schedule: what was chosen.
         how: ``measured`` against others, or ``modelled``.
-        time_us: of one execution, measured or modelled likewise.
-        noise: relative spread of the times measured.
-        trials: how many candidates were timed.
-        space: how many there were.
-        gain: how many times longer the same part of the model takes unfused; 0 where that wasn't measured.
+        fused: whether it is used; not where the unfused graph was measured to be faster.
+        space: how many candidates there were.
         kernel: SHA-256 of the kernel's text; empty until it is generated.
+        time_us: of one execution, measured if any candidate was timed, else modelled.
+        noise: relative spread of the times measured.
+        trials: how many candidates were timed for this record; 0 for one that comes from a lock.
+        gain: how many times longer the same part of the model takes unfused; 0 where that wasn't measured.
     """
 
     cascade: str
     schedule: ScheduleRecord
     how: Literal["measured", "modelled"]
-    time_us: float
-    noise: float = 0.0
-    trials: int = 0
+    fused: bool = True
     space: SpaceRecord | None = None
-    gain: float = 0.0
     kernel: str = ""
+    time_us: float = field(default=0.0, compare=False)
+    noise: float = field(default=0.0, compare=False)
+    trials: int = field(default=0, compare=False)
+    gain: float = field(default=0.0, compare=False)
 
-    @property
-    def unprofitable(self) -> bool:
-        """Whether the cascade is faster unfused, so that the schedule isn't used."""
-        return 0 < self.gain < 1 / (1 + TOLERATED)
+    def decided(self, modelled_us: float) -> Record:
+        """What a lock tells of the record, with a time from a model."""
+        return replace(self, time_us=modelled_us, noise=0.0, trials=0, gain=0.0)
+
+    def against_unfused(self, gain: float) -> Record:
+        """The record, a gain having been measured: what is slower fused stays unfused."""
+        return replace(self, gain=gain, fused=not 0 < gain < 1 / (1 + TOLERATED))
 
 
 @dataclass(frozen=True)
 class TuningLock:
-    """The records of one compile. Its text is sorted, so that a diff shows what changed.
+    """The records of one compile. Its text is sorted, and tells decisions alone, so that a diff shows what changed.
 
     Args:
         schema: format version.
@@ -105,7 +112,7 @@ class TuningLock:
         kernels: record by kernel name.
     """
 
-    schema: Literal["redfuser.tuning/3"]
+    schema: Literal["redfuser.tuning/4"]
     target: str
     target_digest: str
     tools: Mapping[str, str]
@@ -132,6 +139,9 @@ class TuningLock:
     def as_data(self) -> dict[str, Any]:
         """JSON-ready data."""
         data: dict[str, Any] = encode(self)
+        for record in data["kernels"].values():
+            for name in MEASURED:
+                del record[name]
         return data
 
     def to_json(self) -> str:

@@ -1,33 +1,34 @@
 """The search: which candidates are timed, in which order, when it ends, and which one wins.
 
-Candidates come ranked by the cost model. They are timed in batches that take turns with one and the same reference, the
-first that could be timed, so that a machine that grows slower or faster changes no comparison: a candidate's *score* is
-its time relative to the reference's in the same batch, times the reference's score. (The best so far as reference would
-add up the luck that made it the best.) First the ranking is followed; then, for the second half of the trials, the
-neighbours of the best, which differ from it in one choice. At the end the finalists take turns once more, longer, and
-of those that can't be told apart by their noise the one ranked first wins: so that two runs choose the same.
+Candidates come ranked by the cost model. The first half of the trials goes to those ranked first. Then the finalists
+take turns, longer, and the winner's neighbours, which differ from it in one choice, are tried; and so on, until a
+winner has no neighbour left that wasn't tried: the early end.
+
+Candidates are timed in batches that take turns with one and the same reference, the first that could be timed, so that
+a machine that grows slower or faster changes no comparison: a candidate's *score* is its time relative to the
+reference's in the same turn, times the reference's score. Scores only choose finalists; who wins is for
+:mod:`redfuser.tuning.finals`, with as many sittings as it takes to tell, so that two runs choose the same.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from redfuser.tile.ir import Schedule
+from redfuser.tuning.finals import Comparison, compare
 from redfuser.tuning.spaces.space import Candidate
 from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 from redfuser.tuning.timing.runner import Runner
 
 #: Candidates timed together, the reference among them.
 BATCH = 8
-#: Batches without a gain of MARGIN before the search ends.
-STALE = 3
-#: Times that differ by less are equal; in the last round, those that differ by less than their noise, up to the second.
-MARGIN, MOST_MARGIN = 0.02, 0.03
-#: What goes into the last round: scores within this of the best, so many of the fastest and of those ranked first.
-FINAL_SHARE, FASTEST, FIRST = 0.15, 4, 4
-TRIAL, FINAL = Plan(5, 5.0), Plan(15, 10.0)
+#: Who takes part in a final: scores within this share of the best, so many of the fastest and of those ranked first.
+FINAL_SHARE, FASTEST, FIRST = 0.15, 12, 4
+#: Turns of a trial, and of one sitting of a final; sittings at most.
+TRIAL, FINAL, SITTINGS = Plan(9, 5.0), Plan(15, 10.0), 6
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Effort:
 
     Args:
         seconds: of wall time; only the first batch begins whatever the time, and none that would last longer. The
-            last round comes on top.
+            last final comes on top.
         trials: candidates timed.
         seed: of the arrays that kernels are timed on.
     """
@@ -62,7 +63,7 @@ class Winner:
 
     Args:
         candidate: the choice.
-        us, noise: its time in the last round.
+        us, noise: its time in the last final.
         trials: how many were timed.
         complete: whether the search came to its end, and not to that of its time.
         failures: candidates that couldn't be built, run or trusted.
@@ -87,7 +88,7 @@ class Search:
         effort: when to stop.
         accept: checks a winner's numbers; one that fails is passed over.
         done: trials of an earlier search that was interrupted.
-        record: is told each trial, and the best time so far.
+        record: is told each trial, and the best score so far.
     """
 
     ranked: Sequence[Candidate]
@@ -99,64 +100,63 @@ class Search:
     record: Callable[[Trial, float | None], None] = lambda trial, best: None
     jobs: dict[Schedule, Job] = field(default_factory=dict)
     trials: dict[Schedule, Trial] = field(default_factory=dict)
-    complete: bool = False
 
     def run(self) -> Winner | None:
         """The winner; ``None`` if no candidate could be built and run."""
         end = time.monotonic() + self.effort.seconds
         known = {candidate.schedule for candidate in self.ranked}
         self.trials = {trial.schedule: trial for trial in self.done if trial.schedule in known}
-        stale, lasted = 0, 0.0
-        while len(self.trials) < self.effort.trials and stale < STALE:
-            batch, begin, before = self._next(), time.monotonic(), self._best()
-            self.complete = not batch
-            if not batch or (lasted and begin + lasted > end):
-                return self._final()
+        wanted = self.ranked[: min(max(self.effort.trials // 2, BATCH), self.effort.trials)]
+        while True:
+            in_time = self._time_all(wanted, end)
+            won = self._final()
+            wanted = self._wanted(won.winner if won is not None else None)
+            if not wanted or not in_time:
+                return self._winner(won, complete=in_time)
+
+    def _wanted(self, winner: Candidate | None) -> list[Candidate]:
+        """What to try next: a winner's neighbours; without one, whatever is left."""
+        left = [candidate for candidate in self.ranked if candidate.schedule not in self.trials]
+        if winner is not None:
+            left = [c for c in left if distance(c.schedule, winner.schedule) == 1]
+        return left[: max(self.effort.trials - len(self.trials), 0)]
+
+    def _time_all(self, wanted: Sequence[Candidate], end: float) -> bool:
+        """Time those that weren't timed before; whether there was time for all."""
+        left = iter([candidate for candidate in wanted if candidate.schedule not in self.trials])
+        lasted = 0.0
+        while batch := list(islice(left, BATCH - (self._reference() is not None))):
+            begin = time.monotonic()
+            if self._reference() is not None and begin + lasted > end:
+                return False
             self._time(batch)
-            lasted, after = time.monotonic() - begin, self._best()
-            gained = after is not None and (before is None or (after.us or 0) < (1 - MARGIN) * (before.us or 0))
-            stale = 0 if gained else stale + 1
-        self.complete = True
-        return self._final()
-
-    def _best(self) -> Trial | None:
-        """Of the trials that can't be told from the fastest, the one ranked first."""
-        timed = [(c, t) for c in self.ranked if (t := self.trials.get(c.schedule)) and t.us is not None]
-        least = min((t.us for _, t in timed if t.us is not None), default=0.0)
-        return next((t for _, t in timed if t.us is not None and t.us <= (1 + MARGIN) * least), None)
-
-    def _next(self) -> list[Candidate]:
-        """Candidates of the next batch: by rank, later the best's neighbours by rank."""
-        left = [c for c in self.ranked if c.schedule not in self.trials]
-        best = self._best()
-        room = min(BATCH - (best is not None), self.effort.trials - len(self.trials))
-        if best is not None and 2 * len(self.trials) >= min(self.effort.trials, len(self.ranked)):
-            near = [c for c in left if distance(c.schedule, best.schedule) == 1]
-            left = [*near, *(c for c in left if c not in near)]
-        return left[:room]
+            lasted = time.monotonic() - begin
+        return True
 
     def _time(self, batch: Sequence[Candidate]) -> None:
-        reference = next((c for c in self.ranked if self._us(c) is not None), None)
-        results: dict[Schedule, Result] = {}
-        jobs: list[tuple[Candidate, Job]] = []
-        for candidate in ([reference] if reference is not None else []) + list(batch):
-            job = self._job(candidate)
-            if isinstance(job, Failure):
-                results[candidate.schedule] = job
-            else:
-                jobs.append((candidate, job))
-        plan = Plan(TRIAL.rounds, TRIAL.milliseconds, self.effort.seed)
-        for (candidate, _), result in zip(jobs, self.runner.run([job for _, job in jobs], plan), strict=True):
-            results[candidate.schedule] = result
-        scale = 1.0
-        if reference is not None and isinstance(timed := results.get(reference.schedule), Timing):
-            scale = (self._us(reference) or timed.median_us) / timed.median_us
-        for candidate in batch:
-            self._note(candidate, results[candidate.schedule], scale)
+        reference = self._reference()
+        entrants = ([reference] if reference is not None else []) + list(batch)
+        timed = self._turns(entrants, TRIAL)
+        if not timed:
+            return
+        first, timing = timed[0]
+        known = self.trials.get(first.schedule)
+        scores = compare(timed).scores(known.us if known is not None and known.us is not None else timing.median_us)
+        for candidate, timing in timed:
+            if candidate is not reference:
+                self._note(Trial(candidate.schedule, scores[candidate], timing.noise))
 
-    def _us(self, candidate: Candidate) -> float | None:
-        trial = self.trials.get(candidate.schedule)
-        return trial.us if trial is not None else None
+    def _turns(self, candidates: Sequence[Candidate], plan: Plan) -> list[tuple[Candidate, Timing]]:
+        """Time candidates that take turns; those that fail are noted and left out."""
+        jobs = {candidate: self._job(candidate) for candidate in candidates}
+        entered = [(candidate, job) for candidate, job in jobs.items() if isinstance(job, Job)]
+        plan = Plan(plan.rounds, plan.milliseconds, self.effort.seed)
+        measured = self.runner.run([job for _, job in entered], plan) if entered else []
+        results: dict[Candidate, Job | Result] = {**jobs, **dict(zip((c for c, _ in entered), measured, strict=True))}
+        for candidate, result in results.items():
+            if isinstance(result, Failure):
+                self._note(Trial(candidate.schedule, None, failure=result.text))
+        return [(candidate, result) for candidate, result in results.items() if isinstance(result, Timing)]
 
     def _job(self, candidate: Candidate) -> Job | Failure:
         if candidate.schedule in self.jobs:
@@ -166,65 +166,50 @@ class Search:
             self.jobs[candidate.schedule] = job
         return job
 
-    def _note(self, candidate: Candidate, result: Result, scale: float) -> None:
-        if isinstance(result, Failure):
-            trial = Trial(candidate.schedule, None, failure=result.text)
-        else:
-            trial = Trial(candidate.schedule, result.median_us * scale, result.noise)
-        self.trials[candidate.schedule] = trial
-        best = self._best()
-        self.record(trial, best.us if best is not None else None)
+    def _note(self, trial: Trial) -> None:
+        self.trials[trial.schedule] = trial
+        self.record(trial, min(self._scores().values(), default=None))
 
-    def _final(self) -> Winner | None:
-        """The winner of the last round whose numbers are right."""
-        timed = self._last_round()
-        while timed:
-            best = min(timed.values(), key=lambda timing: timing.median_us)
-            winner = next(c for c in self.ranked if c in timed and _equal(timed[c], best))
-            wrong = self.accept(winner)
+    def _scores(self) -> dict[Schedule, float]:
+        return {schedule: trial.us for schedule, trial in self.trials.items() if trial.us is not None}
+
+    def _reference(self) -> Candidate | None:
+        scores = self._scores()
+        return next((candidate for candidate in self.ranked if candidate.schedule in scores), None)
+
+    def _final(self) -> Comparison[Candidate] | None:
+        """Finalists against each other; the winner's numbers are right. ``None`` if nothing is left."""
+        while finalists := list(self._finalists()):
+            final: Comparison[Candidate] | None = None
+            for _ in range(SITTINGS):
+                timed = self._turns(finalists, FINAL)
+                if [candidate for candidate, _ in timed] != finalists:
+                    break
+                final = compare(timed, final)
+                if final.settled:
+                    break
+            if final is None or len(timed) < len(finalists):
+                continue
+            wrong = self.accept(final.winner)
             if not wrong:
-                failures = tuple(trial for trial in self.trials.values() if trial.us is None)
-                won = timed[winner]
-                return Winner(winner, won.median_us, won.noise, len(self.trials), self.complete, failures)
-            self._reject(winner, wrong)
-            del timed[winner]
-            timed = timed or self._last_round()
+                return final
+            self._note(Trial(final.winner.schedule, None, failure=wrong))
         return None
 
-    def _last_round(self) -> dict[Candidate, Timing]:
-        """The finalists timed together, longer. Those that fail now are out; then others come in."""
-        plan = Plan(FINAL.rounds, FINAL.milliseconds, self.effort.seed)
-        while finalists := self._finalists():
-            jobs = {candidate: self._job(candidate) for candidate in finalists}
-            entered = [(candidate, job) for candidate, job in jobs.items() if isinstance(job, Job)]
-            measured = self.runner.run([job for _, job in entered], plan)
-            results: dict[Candidate, Job | Result] = {
-                **jobs,
-                **dict(zip((c for c, _ in entered), measured, strict=True)),
-            }
-            timed = {candidate: result for candidate, result in results.items() if isinstance(result, Timing)}
-            for candidate, result in results.items():
-                if isinstance(result, Failure):
-                    self._reject(candidate, result.text)
-            if timed:
-                return timed
-        return {}
+    def _finalists(self) -> Iterator[Candidate]:
+        scores = self._scores()
+        most = (1 + FINAL_SHARE) * min(scores.values(), default=0.0)
+        near = [c for c in self.ranked if c.schedule in scores and scores[c.schedule] <= most]
+        fastest = sorted(near, key=lambda c: scores[c.schedule])[:FASTEST]
+        first = near[:FIRST]
+        return (candidate for candidate in near if candidate in fastest or candidate in first)
 
-    def _reject(self, candidate: Candidate, why: str) -> None:
-        self.trials[candidate.schedule] = Trial(candidate.schedule, None, failure=why)
-
-    def _finalists(self) -> list[Candidate]:
-        times = {s: t.us for s, t in self.trials.items() if t.us is not None}
-        least = min(times.values(), default=0.0)
-        near = [c for c in self.ranked if times.get(c.schedule, float("inf")) <= (1 + FINAL_SHARE) * least]
-        fastest = sorted(near, key=lambda c: times[c.schedule])[:FASTEST]
-        return fastest + [c for c in near if c not in fastest][:FIRST]
-
-
-def _equal(timing: Timing, best: Timing) -> bool:
-    """Whether a time can't be told from the best one."""
-    margin = min(max(MARGIN, timing.noise, best.noise), MOST_MARGIN)
-    return timing.median_us <= (1 + margin) * best.median_us
+    def _winner(self, final: Comparison[Candidate] | None, complete: bool) -> Winner | None:
+        if final is None:
+            return None
+        timing = final.timing(final.winner)
+        failures = tuple(trial for trial in self.trials.values() if trial.us is None)
+        return Winner(final.winner, timing.median_us, timing.noise, len(self.trials), complete, failures)
 
 
 def distance(first: Schedule, second: Schedule) -> int:

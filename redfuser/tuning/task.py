@@ -23,6 +23,7 @@ class Task:
         precise: the same in the precision it is computed in.
         derivation: its verdict.
         part: makes the part of the model that computes it, unfused; absent where there is no model.
+        left: cascades of the compile that still need a schedule, this one included: they share the time left.
     """
 
     name: str
@@ -30,3 +31,4 @@ class Task:
     precise: Cascade
     derivation: Derivation
     part: Callable[[], Excerpt] | None = None
+    left: int = 1

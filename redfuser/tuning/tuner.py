@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,12 +58,11 @@ class TrialRecord:
 
 @contextmanager
 def tuning(
-    options: CompileOptions, progress: Progress, tasks: int, remote: Runner | None = None, where: str = ""
+    options: CompileOptions, progress: Progress, remote: Runner | None = None, where: str = ""
 ) -> Iterator[Tuner]:
     """A tuner with a measuring process and a scratch folder of its own, for the time of one compile.
 
     Args:
-        tasks: how many cascades will be asked for, at most; the time is shared out among them.
         remote: times candidates elsewhere instead.
         where: what to call that place.
     """
@@ -71,7 +70,7 @@ def tuning(
     cache = Cache(cache_folder(), progress.warn)
     with tempfile.TemporaryDirectory(prefix="redfuser-tune-") as scratch:
         try:
-            yield Tuner(options, progress, runner, where or machine_name(), cache, Path(scratch), tasks)
+            yield Tuner(options, progress, runner, where or machine_name(), cache, Path(scratch))
         finally:
             runner.close()
 
@@ -86,7 +85,6 @@ class Tuner:
         where: the machine it does so on.
         cache: where results are kept.
         scratch: a folder for compiled candidates.
-        tasks: how many cascades the time is for.
     """
 
     def __init__(
@@ -97,10 +95,9 @@ class Tuner:
         where: str,
         cache: Cache,
         scratch: Path,
-        tasks: int,
     ) -> None:
         self.options, self.progress, self.runner, self.where, self.cache = options, progress, runner, where, cache
-        self.scratch, self.left = scratch, tasks
+        self.scratch = scratch
         self.end = time.monotonic() + options.tune_seconds
         self.rates: CpuRates | None = None
         self.builder: Builder | None = None
@@ -113,9 +110,7 @@ class Tuner:
             self.progress.warn(f"{task.name} isn't tuned: this machine can't run code for {target.name}")
             return None
         key = self._key(task)
-        record = self.cache.read(Record, RECORDS, key) or self._search(task, key)
-        self.left = max(self.left - 1, 1)
-        return record
+        return self.cache.read(Record, RECORDS, key) or self._search(task, key)
 
     def _key(self, task: Task) -> str:
         """Everything that can change the result."""
@@ -140,9 +135,10 @@ class Tuner:
         survey = space_of(task.precise, task.derivation, self.options.target).survey()
         self.progress.note(str(survey))
         builder = self._builder(self.options.target)
-        self.rates = self.rates or calibrated(self.options.target, self.runner, builder.build, self.cache)
-        ranked = rank(survey, CpuModel(self.options.target, self.rates))
-        seconds = max(self.end - time.monotonic(), 0.0) / self.left
+        self.rates = self.rates or calibrated(self.options.target, self.runner, builder.build, self.cache, self.where)
+        rates = self.rates.coarse(CpuRates.nominal(self.options.target))
+        ranked = rank(survey, CpuModel(self.options.target, rates))
+        seconds = max(self.end - time.monotonic(), 0.0) / task.left
         effort = Effort(seconds, self.options.trials, self.options.seed)
         timed = 0
 
@@ -172,7 +168,7 @@ class Tuner:
         if task.part is not None:
             program = winner.candidate.program
             found = gain(task.part(), program, self.options, builder, self.runner, self.progress.note)
-            record = replace(record, gain=found)
+            record = record.against_unfused(found)
         if winner.complete:
             self.cache.write(RECORDS, key, record)
             self.cache.drop(TRIALS, key)
@@ -209,10 +205,15 @@ class Model(Protocol):
         """The modelled cost of one execution."""
 
 
+def rating(cost: Cost) -> float:
+    """Modelled microseconds, as far as a model can tell candidates apart."""
+    return float(f"{cost.us:.3g}")
+
+
 def rank(survey: Survey, model: Model) -> list[Candidate]:
     """The usual choice, then the others by modelled cost; equal ones in the order of the knobs."""
-    first, *others = survey.candidates
-    return [first, *sorted(others, key=lambda candidate: float(f"{model.cost(candidate.program).us:.3g}"))]
+    first, others = survey.candidates[:1], survey.candidates[1:]
+    return [*first, *sorted(others, key=lambda candidate: rating(model.cost(candidate.program)))]
 
 
 def check(program: TileProgram, options: CompileOptions) -> str:

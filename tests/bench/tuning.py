@@ -4,9 +4,9 @@
     python -m tests.bench.tuning                         # time them, and print the table
     python -m tests.bench.tuning softmax --seconds 100   # go on with one for so long; the next call goes on from there
 
-All candidates are timed in turns with the untuned one, in the measuring process; then the best of them take turns once
-more, longer, with the three choices, and the fastest of that round is what the choices are held against. Candidates and
-times are kept in a folder, so that a run may end at any time.
+All candidates take turns with the untuned one, some at a time; then the best of them take turns once more, longer, with
+the three choices, in several processes. The fastest of that round is what the choices are held against, by the median,
+over the turns, of one's time by the other's. What is known is kept in a folder, so that a run may end at any time.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from redfuser.records import decode, encode, parse, to_text
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.bundle import BundledCandidate
+from redfuser.tuning.finals import Comparison, compare
 from redfuser.tuning.record import ScheduleRecord
-from redfuser.tuning.search import BATCH, FINAL, TRIAL, Effort, Search, Trial
+from redfuser.tuning.search import BATCH, TRIAL, Effort, Search, Trial
 from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
-from redfuser.tuning.timing.job import Failure, Job, Timing
+from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
 from redfuser.tuning.timing.runner import LocalRunner
-from redfuser.tuning.tuner import TrialRecord, rank
+from redfuser.tuning.tuner import TrialRecord, rank, rating
 from tests.bench.kernels import WORKLOADS
 
 NAMES = ("attention-512", "decode-4096", "softmax", "layer-norm", "routing-64-8")
-#: So many of the fastest enter the last round.
-ENTRANTS = 12
+#: So many of the fastest enter the last round; its turns are held in so many processes.
+ENTRANTS, PROCESSES = 12, 2
+LAST = Plan(21, 10.0)
 
 
 class OutOfTimeError(Exception):
@@ -136,7 +139,7 @@ class Case:
             first, *results = runner.run(jobs, TRIAL)
             assert isinstance(first, Timing)
             for candidate, result in zip(batch, results, strict=True):
-                score = result.median_us / first.median_us if isinstance(result, Timing) else None
+                score = ratio_of_turns(result, first) if isinstance(result, Timing) else None
                 self._append("all", Trial(candidate.schedule, score))
                 if score is not None:
                     scores[sorted_names(candidate.schedule)] = score
@@ -147,14 +150,21 @@ class Case:
         usual = sorted_names(self.survey.candidates[0].schedule)
         choices = {"tuned": tuned, "default": usual, "model": sorted_names(self.modelled)}
         entrants = list(dict.fromkeys([*choices.values(), *sorted(scores, key=lambda s: scores[s])[:ENTRANTS]]))
-        results = runner.run([self.jobs[schedule] for schedule in entrants], FINAL)
-        timed = {s: r for s, r in zip(entrants, results, strict=True) if isinstance(r, Timing)}
-        best = min(timed, key=lambda schedule: timed[schedule].median_us)
+        compared: Comparison[Schedule] | None = None
+        for _ in range(PROCESSES):
+            runner.close()
+            results = runner.run([self.jobs[schedule] for schedule in entrants], LAST)
+            compared = compare(
+                [(s, r) for s, r in zip(entrants, results, strict=True) if isinstance(r, Timing)], compared
+            )
+        assert compared is not None
+        best = min(compared.middles, key=lambda schedule: compared.middles[schedule])
         named = {"best": best, **choices}
+        us = compared.scores(compared.timing(entrants[0]).median_us)
         return Result(
             len(self.survey.candidates),
-            round(timed[best].noise, 4),
-            {name: round(timed[schedule].median_us, 2) for name, schedule in named.items()},
+            round(compared.ratios[best].noise, 4),
+            {name: round(us[schedule], 2) for name, schedule in named.items()},
             {name: ScheduleRecord.of(schedule) for name, schedule in named.items()},
         )
 
@@ -173,6 +183,11 @@ class Case:
         text = to_text(encode(TrialRecord.of(trial))).replace("\n", " ")
         with (self.folder / f"{kind}.jsonl").open("a", encoding="utf-8") as file:
             file.write(f"{text}\n")
+
+
+def ratio_of_turns(ours: Timing, theirs: Timing) -> float:
+    """The median, over the turns, of one time by the other."""
+    return median(a / b for a, b in zip(ours.seconds, theirs.seconds, strict=True))
 
 
 def sorted_names(schedule: Schedule) -> Schedule:
@@ -202,7 +217,7 @@ def prepare(name: str, folder: Path, seconds: float) -> Case:
     survey = space_of(precise, derivation, target).survey()
     model = CpuModel(target, CpuRates.nominal(target))
     ranked = rank(survey, model)
-    modelled = min(survey.candidates, key=lambda candidate: model.cost(candidate.program).us).schedule
+    modelled = min(survey.candidates, key=lambda candidate: rating(model.cost(candidate.program))).schedule
     (folder / name).mkdir(parents=True, exist_ok=True)
     task = Task(kernel, cascade, precise, derivation)
     return Case(name, folder / name, task, survey, ranked, modelled, time.monotonic() + seconds)

@@ -12,11 +12,11 @@ import pytest
 
 from models.reductions import softmax, variance
 from redfuser.driver import compile_model, tune_model
-from redfuser.errors import OutputError, UsageError
+from redfuser.errors import MissingToolError, OutputError, UsageError
 from redfuser.options import CompileOptions, Silent
 from redfuser.targets import load_target
-from redfuser.tuning.elsewhere import exporting, importing
-from redfuser.tuning.timing.rpc import parse_tracker
+from redfuser.tuning.elsewhere import exporting, importing, tracked
+from redfuser.tuning.timing.rpc import RpcRunner, parse_tracker
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,21 @@ def test_foreign_or_absent_results_are_refused(bundle: Path, options: CompileOpt
 def test_a_folder_in_use_is_left_alone(bundle: Path, options: CompileOptions) -> None:
     with pytest.raises(OutputError, match="isn't empty"), exporting(options, Silent(), bundle):
         pass
+
+
+def test_a_tracker_that_does_not_answer_is_told_and_no_lock_is_made(
+    model: Path, options: CompileOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> None:
+        raise MissingToolError("the tracker doesn't answer", "start it")
+
+    monkeypatch.setattr(RpcRunner, "run", run)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with (
+        tracked(options, Silent(), "localhost", 9190, "cpu") as choose,
+        pytest.raises(MissingToolError, match="doesn't answer"),
+    ):
+        tune_model(model, options, Silent(), choose)
 
 
 @pytest.mark.parametrize("text", ["", "host", ":9190", "host:", "host:0", "host:99999", "host:1x"])

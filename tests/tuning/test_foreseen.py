@@ -15,7 +15,7 @@ from redfuser.tuning.foreseen import KEPT, Foresight, footprints
 from redfuser.tuning.record import Record
 from redfuser.tuning.spaces import space_of
 from redfuser.tuning.task import Task
-from tests.codegen.gpu.programs import gpu, softmax
+from tests.codegen.gpu.programs import gpu, quantised_product, softmax
 
 TARGET = gpu("h800")
 CASCADE = softmax(4096, 1024, "float16")
@@ -38,10 +38,10 @@ class Compiler:
         return Kernel(program, code, {}, {})
 
 
-def tune(compiler: Any, trials: int = 64) -> Record | None:
-    """One cascade, with time enough."""
-    options = CompileOptions(TARGET, tune_seconds=600, trials=trials)
-    return Foresight(options, TARGET, Silent(), compiler, 1).tune(TASK)
+def tune(compiler: Any, trials: int = 64, seconds: float = 600) -> Record | None:
+    """One cascade, usually with time enough."""
+    options = CompileOptions(TARGET, tune_seconds=seconds, trials=trials)
+    return Foresight(options, TARGET, Silent(), compiler).tune(TASK)
 
 
 def test_the_best_of_those_that_pass_is_taken_and_marked_as_modelled() -> None:
@@ -58,6 +58,19 @@ def test_the_best_of_those_that_pass_is_taken_and_marked_as_modelled() -> None:
 def test_no_more_are_compiled_than_allowed_and_none_gives_none() -> None:
     compiler = Compiler(refused=100)
     assert tune(compiler, trials=3) is None and len(compiler.asked) == 3
+
+
+def test_the_time_ends_it_whether_any_passed_or_not() -> None:
+    refusing, passing = Compiler(refused=100), Compiler()
+    assert tune(refusing, seconds=0) is None and len(refusing.asked) == 1
+    assert tune(passing, seconds=0) is not None and len(passing.asked) == 1
+
+
+def test_a_cascade_without_candidates_is_left_as_it_is() -> None:
+    bytes8 = quantised_product(256, 256, 256, "float8_e4m3fn", 448.0)
+    task = Task("product_0", bytes8, bytes8, derive(bytes8))
+    options = CompileOptions(gpu("a10"), tune_seconds=600)
+    assert Foresight(options, gpu("a10"), Silent(), Compiler()).tune(task) is None  # type: ignore[arg-type]
 
 
 def test_twice_gives_the_same() -> None:

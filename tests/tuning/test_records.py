@@ -11,7 +11,7 @@ from redfuser.errors import UsageError
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.cache import Cache, cache_folder
-from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, TuningLock, read_lock
+from redfuser.tuning.record import MEASURED, Record, ScheduleRecord, SpaceRecord, TuningLock, read_lock
 
 CPU = CpuTarget("test", "", "x86-64-v4", 512, 2, 32, 1024, 3.0, 40.0)
 SCHEDULE = Schedule("multi-segment", (("i", 16), ("l", 64)), 4, "i", (("vectors", 2),))
@@ -20,7 +20,7 @@ SCHEDULE = Schedule("multi-segment", (("i", 16), ("l", 64)), 4, "i", (("vectors"
 def record(cascade: str = "ab") -> Record:
     """A measured one."""
     space = SpaceRecord(9, 4, {"over the second-level cache": 5})
-    return Record(cascade, ScheduleRecord.of(SCHEDULE), "measured", 12.5, 0.02, 4, space, 1.5, "cd")
+    return Record(cascade, ScheduleRecord.of(SCHEDULE), "measured", True, space, "cd", 12.5, 0.02, 4, 1.5)
 
 
 def test_a_lock_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -33,6 +33,18 @@ def test_a_lock_comes_back_as_it_was(tmp_path: Path) -> None:
     assert found is not None and found.schedule.schedule() == SCHEDULE and lock.find("c") is None
 
 
+def test_a_lock_tells_decisions_and_no_times() -> None:
+    first, second = (TuningLock.make(CPU, {"a": replace(record(), time_us=us, noise=us, gain=us)}) for us in (1.2, 1.3))
+    assert first == second and first.to_json() == second.to_json()
+    assert all(name not in first.to_json() for name in MEASURED)
+    assert first != TuningLock.make(CPU, {"a": replace(record(), fused=False)})
+
+
+@pytest.mark.parametrize(("gain", "fused"), [(0.0, True), (0.5, False), (0.94, False), (0.97, True), (1.5, True)])
+def test_what_is_clearly_slower_fused_stays_unfused(gain: float, fused: bool) -> None:
+    assert record().against_unfused(gain).fused is fused
+
+
 def test_a_lock_serves_its_own_target_and_tools_only() -> None:
     lock = TuningLock.make(CPU, {})
     assert not lock.obstacle(CPU)
@@ -41,7 +53,7 @@ def test_a_lock_serves_its_own_target_and_tools_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"schema": "redfuser.tuning/2"}', '{"schema": "redfuser.tuning/3"}', "\xff"]
+    "text", ["", "{}", '{"schema": "redfuser.tuning/3"}', '{"schema": "redfuser.tuning/4"}', "\xff"]
 )
 def test_what_is_no_lock_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.lock"

@@ -66,8 +66,8 @@ def test_of_equals_the_one_ranked_first_wins() -> None:
 
 
 def test_a_machine_that_grows_slower_changes_no_comparison() -> None:
-    slower = Machine(lambda t: 100 + 3 * abs(t - 20), drift=1.5)
-    assert tile(search(slower, range(1, 25))) == tile(search(Machine(lambda t: 100 + 3 * abs(t - 20)), range(1, 25)))
+    slower = Machine(lambda t: 100 + 4 * abs(t - 20), drift=1.5)
+    assert tile(search(slower, range(1, 25))) == 20
 
 
 def test_no_more_trials_than_allowed_and_one_batch_without_time() -> None:
@@ -78,9 +78,22 @@ def test_no_more_trials_than_allowed_and_one_batch_without_time() -> None:
     assert hasty is not None and hasty.trials == BATCH and not hasty.complete
 
 
-def test_the_search_ends_early_without_gains() -> None:
-    winner = search(Machine(lambda t: 100.0), range(1, 200))
-    assert winner is not None and winner.trials < 40
+def test_the_search_ends_early_where_the_winner_has_no_neighbour_left() -> None:
+    alone = [candidate(t, t) for t in range(1, 200)]
+    winner = Search(alone, build, Machine(lambda t: 100.0), Effort(60)).run()
+    assert winner is not None and winner.trials == 32 and winner.complete
+
+
+def test_the_search_climbs_from_neighbour_to_neighbour() -> None:
+    """The best is two choices away from the best of those ranked first, by way of a better one."""
+    ranked = [candidate(t, t) for t in range(1, 30)] + [candidate(8, 2), candidate(99, 2)]
+
+    def build(item: Candidate) -> Job:
+        return Job("", str(1000 * dict(item.schedule.tiles)["i"] + item.schedule.segments), (), 0)
+
+    times = {8008: 90.0, 8002: 70.0, 99002: 50.0}
+    winner = Search(ranked, build, Machine(lambda job: times.get(job, 100.0)), Effort(60, 16)).run()
+    assert tile(winner) == 99 and winner is not None and winner.trials == 10
 
 
 def test_neighbours_of_the_best_are_tried_in_the_second_half() -> None:

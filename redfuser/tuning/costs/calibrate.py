@@ -24,14 +24,15 @@ STEADY = 0.25
 
 
 def calibrated(
-    target: CpuTarget, runner: Runner, build: Callable[[TileProgram], Job | Failure], cache: Cache
+    target: CpuTarget, runner: Runner, build: Callable[[TileProgram], Job | Failure], cache: Cache, where: str = ""
 ) -> CpuRates:
     """Rates measured now or before; the nominal ones where a program can't be built or run.
 
     Args:
         build: compiles a program for the target.
+        where: the machine that the runner times on, if not this one.
     """
-    key = digest({"target": target, "machine": machine_name(), "generator": generator_digest()})
+    key = digest({"target": target, "machine": where or machine_name(), "generator": generator_digest()})
     rates = cache.read(CpuRates, RATES, key)
     if rates is None:
         rates = measure(target, runner, build)

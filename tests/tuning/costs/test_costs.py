@@ -132,3 +132,12 @@ def test_nominal_rates_follow_the_target() -> None:
     assert isinstance(avx2, CpuTarget) and isinstance(avx512, CpuTarget)
     assert CpuRates.nominal(avx2).multiply_add_ns == CpuRates.nominal(avx512).multiply_add_ns
     assert "nominal" in str(CpuRates.nominal(avx2))
+
+
+def test_two_calibrations_of_one_machine_rank_alike() -> None:
+    nominal = CpuRates.nominal(CPU)
+    measured = replace(nominal, exp_ns=nominal.exp_ns * 1.3, memory_gbs=nominal.memory_gbs * 1.9, measured=True)
+    coarse = measured.coarse(nominal)
+    assert coarse == replace(nominal, memory_gbs=nominal.memory_gbs * 2, measured=True)
+    assert coarse == replace(measured, exp_ns=nominal.exp_ns * 0.8, memory_gbs=nominal.memory_gbs * 2.2).coarse(nominal)
+    assert replace(nominal, launch_us=0.0).coarse(nominal).launch_us == nominal.launch_us
