@@ -20,7 +20,13 @@ from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import lower_prepared, prepare_file
 from redfuser.fusion import Outcome, fuse, plan, product_maker
 from redfuser.options import CompileOptions, Progress
-from redfuser.report.collect import describe_cascade, describe_choice, describe_rejected, describe_target
+from redfuser.report.collect import (
+    describe_cascade,
+    describe_choice,
+    describe_product,
+    describe_rejected,
+    describe_target,
+)
 from redfuser.report.value import FusionReport, ModelInfo
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
@@ -61,7 +67,7 @@ def compile_analysis(
         progress.stage("generate the module")
         products = product_maker(options, backend, progress)
         assembly = backend.assemble(analysis.lowered.module, _placements(analysis, outcomes), products)
-    report = _report(analysis, outcomes, options)
+    report = _report(analysis, outcomes, options, assembly.kernels)
     kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     kernels += assembly.kernels
     rest = [KernelFiles("remainder", assembly.texts)] if assembly.texts else []
@@ -209,7 +215,12 @@ def _placements(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> list
     return placements
 
 
-def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: CompileOptions) -> FusionReport:
+def _report(
+    analysis: Analysis,
+    outcomes: Mapping[Cascade, Outcome],
+    options: CompileOptions,
+    products: Sequence[Kernel] = (),
+) -> FusionReport:
     onnx, lowered = analysis.onnx, analysis.lowered
     info = ModelInfo(onnx.path.name, onnx.digest, onnx.opset, onnx.nodes, lowered.inputs, lowered.outputs)
     entries = []
@@ -235,7 +246,8 @@ def _report(analysis: Analysis, outcomes: Mapping[Cascade, Outcome], options: Co
     for number, rejected in enumerate(analysis.detection.rejected):
         members = [analysis.graph.definitions[name] for name in rejected.members]
         entries.append(describe_rejected(f"rejected_{number}", rejected, members))
-    return FusionReport(info, describe_target(options.target), tuple(entries))
+    listed = tuple(describe_product(k.program.name, k.program.schedule, k.resources) for k in products)
+    return FusionReport(info, describe_target(options.target), tuple(entries), listed)
 
 
 def _lock(analysis: Analysis, options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> TuningLock:

@@ -13,7 +13,16 @@ from redfuser.expr import Axis
 from redfuser.reason import Reason
 from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.derivations import describe_derivation
-from redfuser.report.value import BoundaryEntry, CascadeEntry, ChoiceEntry, NumericError, TargetInfo, Time, Traffic
+from redfuser.report.value import (
+    BoundaryEntry,
+    CascadeEntry,
+    ChoiceEntry,
+    NumericError,
+    ProductEntry,
+    TargetInfo,
+    Time,
+    Traffic,
+)
 from redfuser.report.writing import Writer
 from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule
@@ -65,6 +74,11 @@ def describe_cascade(
         boundaries=tuple(BoundaryEntry(boundary.onnx_nodes, boundary.reason) for boundary in boundaries),
         resources=dict(resources or {}),
     )
+
+
+def describe_product(name: str, schedule: Schedule, resources: Mapping[str, int]) -> ProductEntry:
+    """Of a matrix product outside every cascade."""
+    return ProductEntry(name, schedule.strategy, _flat(schedule), resources)
 
 
 def describe_choice(record: Record) -> ChoiceEntry | None:

@@ -8,19 +8,19 @@ from redfuser.binding import USUAL_SIZE
 from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.document import Block, Document, Section
 from redfuser.report.paper import derivation_lines
-from redfuser.report.value import CascadeEntry, FusionReport, NumericError, Traffic
+from redfuser.report.value import CascadeEntry, FusionReport, NumericError, ProductEntry, Traffic
 
 HEADER = ("cascade", "kind", "verdict", "strategy", "memory traffic", "time", "why not")
 
 
 def describe_report(report: FusionReport) -> Document:
-    """The whole report as a document; one table row and one section a cascade."""
+    """The whole report as a document; one table row and one section a cascade, one section a product."""
     return Document(
         title=f"Fusion report: {report.model.name}",
         lead=tuple(_lead(report)),
         header=HEADER,
         rows=tuple(map(_row, report.cascades)),
-        sections=tuple(map(_section, report.cascades)),
+        sections=(*map(_section, report.cascades), *map(_product, report.products)),
     )
 
 
@@ -108,16 +108,14 @@ def _section(entry: CascadeEntry) -> Section:
     if entry.choice is not None and not entry.schedule:
         blocks.append(Block("measured", (str(entry.choice),)))
     if entry.schedule:
-        choices = ", ".join(f"{name} {value}" for name, value in sorted(entry.schedule.items()))
         how = (str(entry.choice),) if entry.choice is not None else ()
-        blocks.append(Block("schedule", (f"{entry.strategy}: {choices}", *how)))
+        blocks.append(Block("schedule", (_schedule(entry), *how)))
     if entry.traffic is not None:
         blocks.append(Block("memory traffic", tuple(_traffic(entry.traffic))))
     if entry.time is not None:
         blocks.append(Block("time", (f"{entry.time.value_us:.4g} us ({entry.time.how})",)))
     if entry.resources:
-        used = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in entry.resources.items())
-        blocks.append(Block("resources", (used,)))
+        blocks.append(_resources(entry))
     if entry.error is not None:
         blocks.append(Block("error against float64", (_error(entry.error),)))
     ends = [f"{', '.join(b.onnx_nodes)}: {b.reason.text} [{b.reason.code}]" for b in entry.boundaries]
@@ -125,6 +123,19 @@ def _section(entry: CascadeEntry) -> Section:
     blocks.append(Block("ONNX nodes", entry.onnx_nodes))
     strategy = f" ({entry.strategy})" if entry.fused else ""
     return Section(f"{entry.id}: {entry.kind}, {entry.verdict}{strategy}", tuple(b for b in blocks if b.lines))
+
+
+def _product(entry: ProductEntry) -> Section:
+    return Section(f"{entry.id}: matrix product", (Block("schedule", (_schedule(entry),)), _resources(entry)))
+
+
+def _schedule(entry: CascadeEntry | ProductEntry) -> str:
+    return f"{entry.strategy}: {', '.join(f'{name} {value}' for name, value in sorted(entry.schedule.items()))}"
+
+
+def _resources(entry: CascadeEntry | ProductEntry) -> Block:
+    used = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in entry.resources.items())
+    return Block("resources", (used,))
 
 
 def _reduction(entry: ReductionEntry) -> str:

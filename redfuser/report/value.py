@@ -163,12 +163,28 @@ class CascadeEntry:
 
 
 @dataclass(frozen=True)
+class ProductEntry:
+    """The kernel of a matrix product that belongs to no cascade.
+
+    Args:
+        id: of the kernel.
+        strategy, schedule, resources: as for a :class:`CascadeEntry`.
+    """
+
+    id: str
+    strategy: str
+    schedule: Mapping[str, bool | int | float | str]
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class FusionReport:
     """The report of one compile."""
 
     model: ModelInfo
     target: TargetInfo
     cascades: tuple[CascadeEntry, ...]
+    products: tuple[ProductEntry, ...] = ()
 
     @property
     def fused(self) -> int:
@@ -192,6 +208,7 @@ class FusionReport:
             "target": data["target"],
             "summary": self.summary(),
             "cascades": data["cascades"],
+            **({"products": data["products"]} if self.products else {}),
         }
 
     def to_json(self) -> str:

@@ -7,7 +7,7 @@ from redfuser.report import html, markdown, terminal
 from redfuser.report.ascii import to_ascii
 from redfuser.report.describe import bytes_text, describe_report, summary_lines
 from redfuser.report.document import plain
-from redfuser.report.value import FusionReport
+from redfuser.report.value import FusionReport, ProductEntry
 
 
 def test_the_terminal_shows_what_a_person_asks_for(report: FusionReport) -> None:
@@ -26,6 +26,15 @@ def test_the_terminal_shows_what_a_person_asks_for(report: FusionReport) -> None
         "root mean square 1.25e-07 (unfused 1.50e-07), largest 4.50e-07: within the accuracy rule",
         "/layer.0/Softmax",
     ):
+        assert expected in text, text
+
+
+def test_products_outside_cascades_tell_their_schedule(report: FusionReport) -> None:
+    product = ProductEntry(
+        "product_0", "single-segment", {"tile_m": 64, "stages": 3}, {"registers": 120, "threads": 128}
+    )
+    text = terminal.render(describe_report(replace(report, products=(product,))), details=True)
+    for expected in ("product_0: matrix product", "single-segment: stages 3, tile_m 64", "registers 120, threads 128"):
         assert expected in text, text
 
 

@@ -6,9 +6,10 @@ import pytest
 from redfuser.cascade.model import Reduction
 from redfuser.expr import Tensor, axis, load, op
 from redfuser.records import RecordError
-from redfuser.report.collect import describe_reduction, describe_target
+from redfuser.report.collect import describe_product, describe_reduction, describe_target
 from redfuser.report.value import CascadeEntry, FusionReport
 from redfuser.targets import load_target
+from redfuser.tile.ir import Schedule
 
 
 def test_json_round_trip_is_exact_and_deterministic(report: FusionReport) -> None:
@@ -28,6 +29,16 @@ def test_json_has_the_documented_shape(report: FusionReport) -> None:
     assert fused["reason"] is None and set(missed["reason"]) == {"code", "text", "witness"}
     assert {"name", "op", "axes", "map"} <= set(fused["reductions"][0])
     assert set(fused["time"]) == {"value_us", "how"}
+
+
+def test_products_are_listed_where_there_are_any(report: FusionReport) -> None:
+    schedule = Schedule("multi-segment", (("m", 64), ("n", 128)), 4, "", (("threads", 128), ("stages", 3)))
+    product = describe_product("product_0", schedule, {"registers_0": 120, "registers_1": 32})
+    text = replace(report, products=(product,)).to_json()
+    listed = json.loads(text)["products"]
+    assert [entry["id"] for entry in listed] == ["product_0"]
+    assert listed[0]["strategy"] == "multi-segment" and listed[0]["schedule"]["tile_n"] == 128
+    assert FusionReport.from_json(text).products == (product,)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,14 @@ def test_a_wrong_kernel_shows_in_the_outputs(artifact: Path, recorder: Recorder,
     assert done.code == 6, done.output
 
 
+def test_the_report_tells_how_products_are_computed(artifact: Path) -> None:
+    products = json.loads((artifact / "report.json").read_text())["products"]
+    assert [entry["id"] for entry in products] == [f"product_{number}" for number in range(len(products))]
+    for entry in products:
+        assert entry["strategy"] in ("single-segment", "multi-segment") and entry["schedule"]["threads"] >= 128
+        assert any(name.startswith("registers") for name in entry["resources"])
+
+
 def test_launches_keep_within_the_device(artifact: Path, recorder: Recorder) -> None:
     for event in recorder.redfuser("run", artifact).of("launch"):
         assert min(event["grid"]) >= 1 and event["grid"][0] < 2**31 and max(event["grid"][1:]) < 2**16
