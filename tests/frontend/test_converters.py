@@ -262,6 +262,14 @@ def test_reshape_by_the_rules() -> None:
 TIES = np.array([[1, 3, 3, 0, 0], [np.nan, 2, np.nan, 9, -1], [-np.inf, -np.inf, 5, 5, -np.inf]], np.float32)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("value", [-np.inf, np.inf, 0.0])
+def test_hardmax_of_equal_elements_is_the_first(value: float, axis: int) -> None:
+    x = np.full((3, 4), value, np.float32)
+    (got,) = lower_and_run(single("Hardmax", {"x": x}, axis=axis), {"x": x})
+    assert got.dtype == np.float32 and (got.argmax(axis) == 0).all() and (got.sum(axis) == 1).all()
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])

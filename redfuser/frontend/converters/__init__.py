@@ -31,6 +31,7 @@ from redfuser.frontend.converters.selection import (
     CONVERT_ARG_MAX,
     CONVERT_ARG_MIN,
     convert_cum_sum,
+    convert_hardmax,
     convert_top_k,
 )
 from redfuser.frontend.converters.slice import convert_slice
@@ -51,6 +52,7 @@ CONVERTERS: dict[str, Converter] = {
     "GatherElements": convert_gather_elements,
     "GatherND": convert_gather_nd,
     "Gemm": convert_gemm,
+    "Hardmax": convert_hardmax,
     "IsInf": convert_is_inf,
     "LayerNormalization": convert_layer_norm,
     "LpNormalization": convert_lp_norm,

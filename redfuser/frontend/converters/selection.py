@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op as R
 
 from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, shape_of
@@ -32,6 +32,18 @@ def _arg_extremum(largest: bool) -> Converter:
 
 CONVERT_ARG_MAX = _arg_extremum(largest=True)
 CONVERT_ARG_MIN = _arg_extremum(largest=False)
+
+
+def convert_hardmax(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """Hardmax: 1 where ArgMax is, which of a row of −∞ is its first element."""
+    data = inputs[0]
+    shape, dtype = shape_of(data), dtype_of(data)
+    axis = attributes.get("axis", -1) % len(shape)
+    _, winner = _select(bb, data, axis, 1, largest=True)
+    extents = [shape[axis] if place == axis else 1 for place in range(len(shape))]
+    start, step = (relax.PrimValue(tirx.const(value, "int64")) for value in (0, 1))
+    positions = bb.emit(R.reshape(bb.emit(R.arange(start, relax.PrimValue(shape[axis]), step, "int64")), extents))
+    return R.astype(bb.emit(R.equal(positions, bb.emit(winner))), dtype)
 
 
 def _select(
