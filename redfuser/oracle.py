@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     Values = dict[str, Array]
 
-#: ONNX Runtime has no float64 kernel of these and computes their definition, with constants in float32.
-_REFERENCE_FIRST = frozenset(["Attention", "Gelu", "HardSwish"])
+#: ONNX Runtime has no float64 kernel of these and computes their definition, which has constants or steps in float32.
+_REFERENCE_FIRST = frozenset(["Attention", "Gelu", "GroupNormalization", "HardSwish"])
 
 #: Operators that grew: the reference implementation knows no version before this one.
 _GREW_IN = {"DequantizeLinear": 19, "QuantizeLinear": 19}
@@ -225,7 +225,23 @@ def _double_operators() -> list[type]:
             zero = np.clip(np.rint(-low / scale), 0, 255)
             return (np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.array(scale), zero.astype(np.uint8))
 
-    return [DynamicQuantizeLinear, Erf, Gelu, HardSwish]
+    class GroupNormalization(OpRun):
+        def _run(
+            self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, num_groups: int = 1, stash_type: int = 1
+        ) -> tuple[Array]:
+            groups = x.reshape(x.shape[0], num_groups, -1)
+            centred = groups - groups.mean(-1, keepdims=True)
+            normal = (centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)).reshape(x.shape)
+            # Before operator set 21 there is one scale for each group, not for each channel.
+            per = (np.repeat(v, x.shape[1] // v.size).reshape(-1, *[1] * (x.ndim - 2)) for v in (scale, bias))
+            return (normal * next(per) + next(per),)
+
+    class MeanVarianceNormalization(OpRun):
+        def _run(self, x: Array, axes: Sequence[int] = (0, 2, 3)) -> tuple[Array]:
+            centred = x - x.mean(tuple(axes), keepdims=True)
+            return (centred / (np.sqrt((centred**2).mean(tuple(axes), keepdims=True)) + 1e-9),)
+
+    return [DynamicQuantizeLinear, Erf, Gelu, GroupNormalization, HardSwish, MeanVarianceNormalization]
 
 
 #: Sizes that tiles and vectors find hard: one, primes, multiples and their neighbours.

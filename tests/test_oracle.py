@@ -72,6 +72,18 @@ def test_the_reference_agrees_with_the_runtime(monkeypatch: pytest.MonkeyPatch, 
     assert np.allclose(first, run_float64(proto, {"x": x})["y0"], rtol=1e-12)
 
 
+@pytest.mark.parametrize("operator", ["MeanVarianceNormalization", "GroupNormalization"])
+def test_norms_whose_definition_rounds_to_single_precision(operator: str) -> None:
+    x = (np.random.default_rng(0).standard_normal((2, 3, 4, 5)) * 0.1 + 1000).astype(np.float32)
+    grouped = operator == "GroupNormalization"
+    constants = {"s": np.ones(3, np.float32), "b": np.zeros(3, np.float32)} if grouped else None
+    proto = single(operator, {"x": x}, constants, opset=21, **({"num_groups": 3} if grouped else {}))
+    axes, wide = (2, 3) if grouped else (0, 2, 3), x.astype(np.float64)
+    centred = wide - wide.mean(axes, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(axes, keepdims=True) + (1e-5 if grouped else 0))
+    assert np.allclose(run_float64(proto, {"x": x})["y0"], expected, rtol=1e-6)
+
+
 def test_quantisation_rounds_as_written() -> None:
     scale = run_float64(single("DynamicQuantizeLinear", {"x": X}, outputs=3), {"x": X})
     assert scale["y0"].dtype == np.uint8 and scale["y1"] == 6 / 255 and scale["y2"] == 128
