@@ -7,8 +7,9 @@
 #include <dlfcn.h>
 
 enum { EMULATED_MAPS = 65536, MAP_BYTES = 128, LAUNCH_FAILED = 719 };
+enum { MOST_PARAMETERS = 256 }; /* as the launcher's RF_MAX_ARGUMENTS */
 typedef int (*EmulatedKernel)(void** arguments, const int* grid, const int* block, size_t shared);
-typedef struct { char entry[256], kinds[65]; EmulatedKernel run; } Emulated;
+typedef struct { char entry[256], kinds[MOST_PARAMETERS + 1]; EmulatedKernel run; } Emulated;
 
 static struct {
   int on;
@@ -48,7 +49,7 @@ __attribute__((constructor)) static void start_emulation(void) {
   Emulated kernel;
   if (!file) return;
   load_runtime(file);
-  while (fscanf(file, "%255s %511s %64s", kernel.entry, library, kernel.kinds) == 3) {
+  while (fscanf(file, "%255s %511s %256s", kernel.entry, library, kernel.kinds) == 3) {
     snprintf(symbol, sizeof symbol, "run_%s", kernel.entry);
     *(void**)&kernel.run = dlsym(loaded(library, RTLD_LOCAL), symbol);
     emulation.kernels = realloc(emulation.kernels, (size_t)(emulation.count + 1) * sizeof kernel);
@@ -89,7 +90,7 @@ static int emulate_map(int number, int type, int rank, void* address, const uint
 /* Parameters as the host side of the emulator's kernels takes them: addresses themselves, values by their place. */
 static int emulate_launch(const char* entry, void** values, const unsigned* grid, const unsigned* block,
                           const unsigned* cluster, unsigned shared) {
-  void* arguments[64];
+  void* arguments[MOST_PARAMETERS];
   if (!emulation.on) return 0;
   if (cluster[0] * cluster[1] * cluster[2] > 1) return fprintf(stderr, "emulation: %s has clusters\n", entry), 1;
   for (int k = 0; k < emulation.count; k++) {

@@ -16,7 +16,7 @@
 #include "emulation.h"
 
 typedef struct { unsigned char* start; size_t size; } Allocation;
-typedef struct { int count; uint16_t size[64]; } Parameters;
+typedef struct { int count; uint16_t size[MOST_PARAMETERS]; } Parameters;
 typedef struct { const unsigned char* image; int number; } Module;
 typedef struct { Module* module; char name[256]; Parameters parameters; int shared; } Function;
 typedef struct { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned count; } Config;
