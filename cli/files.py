@@ -29,13 +29,13 @@ def check_file(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write what becomes ``path`` at the end; nothing is left if that fails.
+    """Where to write what becomes ``path`` at the end, its name ending alike; nothing is left if that fails.
 
     Raises:
         OutputError: see :func:`check_file`; also when the disk refuses.
     """
     check_file(path)
-    partial = path.with_name(f".{path.name[:64]}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name[:64]}.{os.getpid()}.partial{path.suffix[:16]}")
     try:
         yield partial
         partial.replace(path)

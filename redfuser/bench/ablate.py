@@ -21,6 +21,7 @@ from redfuser.tuning.record import Record, ScheduleRecord
 from redfuser.tuning.spaces import space_of
 from redfuser.tuning.spaces.space import Candidate
 from redfuser.tuning.task import Task
+from redfuser.tuning.tuner import rating
 
 SEGMENTS = (2, 4, 8, 16)
 
@@ -86,5 +87,5 @@ class Ablation:
     def _ranked(self, task: Task) -> list[Candidate]:
         if task.name not in self.known:
             candidates = space_of(task.precise, task.derivation, self.bench.options.target).survey().candidates
-            self.known[task.name] = sorted(candidates, key=lambda item: self.model.cost(item.program).us)
+            self.known[task.name] = sorted(candidates, key=lambda item: rating(self.model.cost(item.program)))
         return self.known[task.name]
