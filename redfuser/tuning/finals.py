@@ -18,6 +18,8 @@ from redfuser.tuning.timing.job import Timing
 
 #: Times that differ by less are equal: less changes from one run of a process to the next.
 CLOSE = 0.03
+#: So do microseconds that are fewer than these, of kernels that take few themselves.
+CLOSE_US = 0.1
 #: Standard errors of a median by the half range of the middle half of normally distributed values; how many count.
 ERRORS_BY_SPREAD, ERRORS = 1.86, 2.0
 
@@ -44,7 +46,8 @@ class Comparison(Generic[T]):
     @property
     def limit(self) -> float:
         """The largest ratio that counts as equal to the least."""
-        return (1 + CLOSE) * min(self.middles.values())
+        least = min(self.middles.values())
+        return least + max(CLOSE * least, CLOSE_US / self.timing(next(iter(self.turns))).median_us)
 
     @property
     def winner(self) -> T:

@@ -20,6 +20,7 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         raise ValueError
     assert place.read_text() == "old" and list(tmp_path.iterdir()) == [place]
     with whole_file(place) as partial:
+        assert partial.suffix == place.suffix
         partial.write_text("new")
     assert place.read_text() == "new" and list(tmp_path.iterdir()) == [place]
 

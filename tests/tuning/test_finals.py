@@ -22,6 +22,13 @@ def test_of_times_that_are_close_the_one_ranked_first_wins() -> None:
     assert exact(a=1.2, b=1.029, c=1.0, d=1.01).winner == "b"
 
 
+def test_of_kernels_that_take_a_microsecond_a_tenth_of_one_decides_nothing() -> None:
+    def winner(*us: float) -> str:
+        return compare([(name, Timing((time * 1e-6,) * 15)) for name, time in zip("ab", us, strict=True)]).winner
+
+    assert (winner(1.49, 1.42), winner(1.6, 1.42), winner(10.4, 10.0)) == ("a", "b", "b")
+
+
 def test_what_slows_everything_down_for_some_turns_changes_nothing() -> None:
     slow = (1.0, 1.0, 3.0, 3.0, 1.0)
     found = compare([("a", Timing(tuple(1.1 * s for s in slow))), ("b", Timing(slow))])
