@@ -63,8 +63,14 @@ def product_shape(cascade: Cascade) -> ProductShape | None:
         return None
     widest = max(rows, key=lambda axis: axis.extent)
     others = prod(axis.extent for axis in reduction.axes if axis not in (widest, columns[0]))
-    item = 2 if any(t.dtype in ("float16", "bfloat16") for t in cascade.inputs) else 4
-    return ProductShape(widest, columns[0], cascade.axis, others, item)
+    return ProductShape(widest, columns[0], cascade.axis, others, _item(cascade))
+
+
+def _item(cascade: Cascade) -> int:
+    """Bytes of an element as it is multiplied."""
+    if cascade.reductions[0].result.dtype == "int32":
+        return 1
+    return 2 if any(t.dtype in ("float16", "bfloat16") for t in cascade.inputs) else 4
 
 
 def product_schedules(shape: ProductShape, incremental: bool, target: GpuTarget) -> tuple[Schedule, ...]:
@@ -99,7 +105,8 @@ def _microseconds(shape: ProductShape, rows: int, columns: int, pieces: int, tar
     """Waves of blocks, each as long as its products or its operands take; a merge for a sum in pieces."""
     m, n, k = shape.rows.extent, shape.columns.extent, shape.over.extent
     blocks = shape.blocks * ceil(m / rows) * ceil(n / columns) * pieces
-    rate = (target.fp16_tflops if shape.item == 2 else target.tf32_tflops) * 1e6 / target.multiprocessors
+    peak = {1: target.int8_tops, 2: target.fp16_tflops, 4: target.tf32_tflops}[shape.item]
+    rate = peak * 1e6 / target.multiprocessors
     edge = rows * columns / (rows + columns)
     multiplying = 2 * rows * columns * k / pieces / (rate * edge / (edge + HALF_RATE_EDGE))
     loading = (rows + columns) * k / pieces * shape.item / CACHE_BYTES

@@ -21,6 +21,7 @@ from redfuser.codegen.gpu import Builder
 from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
 from redfuser.codegen.gpu.remainder.products import find_products, read_product
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
+from redfuser.frontend.converters.bytes import integer_product
 from redfuser.options import Fp32
 from redfuser.tile import Schedule, build, interpret, verify
 from redfuser.tile.ir import TileProgram
@@ -97,6 +98,7 @@ def test_rows_that_lie_one_after_another_are_one_axis(
     [
         (lambda x, w: relax.op.matmul(x, w), ((1, 64), (64, 32)), "float32"),  # a vector
         (lambda x, w: relax.op.matmul(x, w), ((8, 64), (64, 32)), "float64"),
+        (lambda x, w: relax.op.matmul(x, w), ((8, 64), (64, 32)), "int64"),
         (lambda x, w: relax.op.sum(relax.op.multiply(x, w), axis=[1]), ((8, 64), (8, 64)), "float32"),
         (lambda x, w: relax.op.nn.softmax(relax.op.add(x, w)), ((8, 64), (8, 64)), "float32"),
     ],
@@ -142,6 +144,36 @@ def test_every_call_is_found_with_its_arguments_in_the_kernel_s_order() -> None:
         shapes = [tuple(int(extent) for extent in value.struct_info.shape) for value in call.inputs]
         assert shapes == [tensor.shape for tensor in call.product.kernel.program.inputs]
     assert find_products(fused, lambda found, name: None) == ()
+
+
+def integers(left: str, right: str) -> Cascade:
+    """MatMulInteger as the frontend lowers it, with a zero point of the left side, and its result scaled."""
+    given = [var("x", (70, 200), left), var("w", (200, 72), right), var("z", (), left), var("s", (72,))]
+
+    def body() -> relax.Expr:
+        x, w, zero, scale = given
+        sums = integer_product(relax.BlockBuilder.current(), x, zero, w, None)
+        return relax.op.multiply(relax.op.astype(sums, "float32"), scale)
+
+    found = read_product(last_function(given, body))
+    assert found is not None
+    return widen(found.cascade)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("target", ["a10", "h800"])
+@pytest.mark.parametrize(("left", "right"), [("int8", "int8"), ("uint8", "uint8")])
+def test_products_of_bytes_are_exact_in_the_emulator(left: str, right: str, target: str, builder: Builder) -> None:
+    found = integers(left, right)
+    shape, derivation = product_shape(found), derive(found)
+    assert shape is not None and shape.item == 1
+    program = build(found, derivation, product_schedules(shape, derivation.incremental, gpu(target))[0], "product_0")
+    inputs = random_inputs(found)
+    arrays = {**inputs, **{tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in program.outputs}}
+    run_program(builder.build(program, gpu(target)), arrays)
+    for name, expected in interpret(program, inputs).items():
+        np.testing.assert_array_equal(arrays[name], expected)
 
 
 CASES: dict[str, tuple[str, Shape, int, int, str, Fp32]] = {

@@ -23,8 +23,9 @@ from redfuser.codegen.gpu.product_schedule import product_shape
 from redfuser.codegen.gpu.remainder.flattening import flatten_rows
 from redfuser.expr import Tensor
 
-#: Types whose products tensor cores add up in float32.
-DTYPES = frozenset({"float16", "bfloat16", "float32"})
+#: Types whose products tensor cores add up in float32, and those that they add up, or that are added to, in int32.
+FLOATS = frozenset({"float16", "bfloat16", "float32"})
+INTEGERS = frozenset({"int8", "uint8", "int32"})
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,10 @@ def read_product(function: tirx.PrimFunc) -> Canonical | None:
     *inputs, output = fragment.parameters
     names = [tensor.name for tensor in fragment.parameters]
     folds = [d for d in fragment.definitions if d.reduced]
-    if len(folds) != 1 or len(set(names)) < len(names) or any(t.dtype not in DTYPES for t in (*inputs, output)):
+    if len(folds) != 1 or len(set(names)) < len(names):
+        return None
+    known = FLOATS | INTEGERS if folds[0].tensor.dtype == "int32" else FLOATS
+    if any(tensor.dtype not in known for tensor in (*inputs, output)):
         return None
     definitions = {definition.tensor.name: definition for definition in fragment.definitions}
     graph = Graph(definitions, frozenset(names), frozenset(), frozenset({output.name}), {}, {"": ()})
