@@ -75,7 +75,8 @@ def _to_device(array: np.ndarray, device: Any) -> Any:
     from tvm.runtime import tensor
     from tvm_ffi import from_dlpack
 
-    if not _shares(device, array.dtype.name):
+    # Strides of an array without elements are all 0, which the module's checks take for gaps.
+    if not array.size or not _shares(device, array.dtype.name):
         return tensor(array, device)
     # The version lets NumPy hand out arrays that are read-only.
     return from_dlpack(array.__dlpack__(max_version=(1, 0)), require_alignment=array.itemsize, require_contiguous=True)

@@ -69,6 +69,7 @@ def write_artifact(compiled: CompiledModule, options: CompileOptions, output: Pa
             _write_texts(scratch, _texts(compiled))
             manifest = _manifest(compiled, options, scratch)
             _write_texts(scratch, {MANIFEST: manifest.to_json()})
+            check_output(output, force)  # another compile may have written there meanwhile
             _move_into_place(scratch, output)
     except OSError as error:
         raise OutputError(

@@ -16,6 +16,7 @@ from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
 from redfuser.report.value import TargetInfo
 from redfuser.signature import TensorSpec
+from tests.frontend.running import single
 
 SPECS = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))
 
@@ -28,6 +29,14 @@ def test_a_loaded_module_runs(artifact: Path) -> None:
     np.testing.assert_array_equal(result["double"], 2 * x)
     assert result["same"].shape == () and result["same"].dtype == np.int64 and result["same"] == 7
     np.testing.assert_array_equal(model({"n": np.asarray(7), "x": x[:, ::-1]})["double"], 2 * x[:, ::-1])
+
+
+@pytest.mark.parametrize("shape", [(0, 30), (4, 0)])
+def test_arrays_without_elements(shape: tuple[int, int], tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(single("Softmax", {"x": np.zeros(shape, np.float32)}, opset=18).SerializeToString())
+    (result,) = redfuser.compile(path, output=tmp_path / "out").load()({"x": np.zeros(shape, np.float32)}).values()
+    assert result.shape == shape
 
 
 def test_calls_from_several_threads_take_turns(artifact: Path) -> None:

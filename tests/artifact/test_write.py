@@ -204,3 +204,15 @@ def test_dump_writes_one_file_a_stage(compiled: CompiledModule, tmp_path: Path) 
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write the dump"):
         write_dump(compiled.dump, tmp_path / "file")
+
+
+def test_what_another_compile_wrote_meanwhile_stays(compiled: CompiledModule, tmp_path: Path) -> None:
+    output = tmp_path / "m.redfuser"
+
+    def overtaken(path: Path) -> None:
+        write_artifact(compiled, OPTIONS, output)
+        path.write_bytes(b"late")
+
+    with pytest.raises(OutputError, match="exists"):
+        write_artifact(replace(compiled, module_writer=overtaken), OPTIONS, output)
+    assert (output / "module.so").read_bytes() == b"machine code" and list(tmp_path.iterdir()) == [output]
