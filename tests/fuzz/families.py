@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto
 
+from tests.fuzz.choices import quantisation, routing
 from tests.fuzz.speller import HIDDEN, Speller, Value
 
 Family = Callable[[random.Random, Speller], None]
@@ -16,9 +17,14 @@ Family = Callable[[random.Random, Speller], None]
 
 @dataclass(frozen=True)
 class Case:
-    """One computation: everything but its spelling follows from the seed."""
+    """One computation: everything but its spelling follows from the seed.
+
+    Args:
+        of: the family; drawn from :data:`FAMILIES` if not given.
+    """
 
     seed: int
+    of: str = ""
 
     @property
     def family(self) -> str:
@@ -29,7 +35,7 @@ class Case:
         """The computation in one spelling; 0 is the plain one."""
         family, dtype, sizes = self._draw()
         speller = Speller(dtype, random.Random(f"{self.seed}/{spelling}"), spelling == 0)
-        FAMILIES[family](sizes, speller)
+        (FAMILIES | CHOICES)[family](sizes, speller)
         return speller.build.model()
 
     def feeds(self, model: ModelProto) -> dict[str, np.ndarray]:
@@ -49,6 +55,8 @@ class Case:
 
     def _draw(self) -> tuple[str, str, random.Random]:
         sizes = random.Random(self.seed)
+        if self.of:
+            return self.of, "float32", sizes
         family = sizes.choice(sorted(FAMILIES))
         return family, sizes.choice(["float32"] * 5 + ["float16"]), sizes
 
@@ -204,3 +212,6 @@ FAMILIES: dict[str, Family] = {
     "norm": norm,
     "softmax_rows": softmax_rows,
 }
+
+#: Families whose seeds are counted apart.
+CHOICES: dict[str, Family] = {"quantisation": quantisation, "routing": routing}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.families import FAMILIES, Case
+from tests.fuzz.families import CHOICES, FAMILIES, Case
 from tests.fuzz.judge import failures
 
-SPELLINGS, USUAL, ALL = 5, 5, 100
+SPELLINGS, USUAL, ALL, CHOSEN = 5, 5, 100, 10
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,14 @@ SPELLINGS, USUAL, ALL = 5, 5, 100
 )
 def test_every_spelling_gets_the_same_verdict_and_the_right_values(seed: int) -> None:
     assert failures(Case(seed), SPELLINGS) == []
+
+
+@pytest.mark.parametrize("family", sorted(CHOICES))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 1 else []) for seed in range(CHOSEN)]
+)
+def test_every_spelling_makes_the_same_choices(seed: int, family: str) -> None:
+    assert failures(Case(seed, family), SPELLINGS) == []
 
 
 def test_a_case_is_its_seed() -> None:
