@@ -164,12 +164,22 @@ def load(path: str | Path, threads: int | None = None, device: str | None = None
     manifest = read_manifest(folder)
     if not (folder / MODULE).is_file():
         raise VerificationError(f"{str(folder / MODULE)!r} is missing", "compile the model again")
+    _check_size(manifest, folder / MODULE)
     number = check_device(manifest.target, device)
     if threads is not None:
         os.environ[THREADS_VARIABLES[0]] = str(threads)
     elif not any(os.environ.get(name) for name in THREADS_VARIABLES):
         os.environ[THREADS_VARIABLES[0]] = str(usable_cores())
     return _open(manifest, folder / MODULE, number)
+
+
+def _check_size(manifest: Manifest, module: Path) -> None:
+    """Refuse a module that was cut short: reading beyond its end would end this process."""
+    size, recorded = module.stat().st_size, manifest.files.get(MODULE)
+    if recorded is not None and recorded.size != size:
+        raise VerificationError(
+            f"{str(module)!r} has {size} bytes instead of {recorded.size}", "copy it again, or compile the model again"
+        )
 
 
 def _open(manifest: Manifest, module: Path, number: int) -> LoadedModel:

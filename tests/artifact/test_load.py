@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 import sys
@@ -119,7 +120,11 @@ def test_feeds_come_in_calling_order_and_contiguous() -> None:
 def test_a_damaged_module_is_named(artifact: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(artifact, damaged)
-    (damaged / "module.so").write_bytes(b"not a library")
+    size = (damaged / "module.so").stat().st_size
+    os.truncate(damaged / "module.so", size // 2)
+    with pytest.raises(VerificationError, match=f"has {size // 2} bytes instead of {size}"):
+        redfuser.load(damaged)
+    (damaged / "module.so").write_bytes(b"not a library".ljust(size))
     with pytest.raises(VerificationError, match="cannot be loaded"):
         redfuser.load(damaged)
     (damaged / "module.so").unlink()
