@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import redfuser as library
 from models.tiny_bert import BertShape, tiny_bert
@@ -97,3 +98,17 @@ def test_sizes_to_try() -> None:
     assert [sizes["length"] for sizes in tried] == [2, 7, 16, 31, 64, 65, 96]
     assert {sizes["batch"] for sizes in tried} == {1, 2}
     assert sample_sizes({"n": DimRange(4, 65536)})[-1] == {"n": 129}
+
+
+@pytest.mark.parametrize("shape", [["n", 12], [5, "n"]])
+def test_hardmax_of_an_open_dimension(shape: list[int | str], tmp_path: Path) -> None:
+    node = helper.make_node("Hardmax", ["x"], ["y"], axis=-1)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    module = library.compile(path, output=tmp_path / "out").load()
+    for size in (1, 7):
+        feed = np.full([size if n == "n" else n for n in shape], -np.inf, np.float32)
+        assert (module({"x": feed})["y"].argmax(-1) == 0).all() and (module({"x": feed})["y"].sum(-1) == 1).all()

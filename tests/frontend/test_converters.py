@@ -270,6 +270,11 @@ def test_hardmax_of_equal_elements_is_the_first(value: float, axis: int) -> None
     assert got.dtype == np.float32 and (got.argmax(axis) == 0).all() and (got.sum(axis) == 1).all()
 
 
+def test_hardmax_is_where_the_largest_element_is() -> None:
+    (got,) = lower_and_run(single("Hardmax", {"x": TIES}), {"x": TIES})
+    assert got.argmax(1).tolist() == [1, 0, 2] and (got.sum(1) == 1).all()
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tvm import relax, tirx
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, shape_of
+from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, extents_of, shape_of
 from redfuser.frontend.kernels import cumulative_sum, top_k
 
 
@@ -35,15 +35,25 @@ CONVERT_ARG_MIN = _arg_extremum(largest=False)
 
 
 def convert_hardmax(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Hardmax: 1 where ArgMax is, which of a row of −∞ is its first element."""
+    """Hardmax: 1 where ArgMax is, which of a row of −∞ is its first element. Any dimension may be symbolic."""
     data = inputs[0]
-    shape, dtype = shape_of(data), dtype_of(data)
+    shape, dtype = extents_of(data), dtype_of(data)
     axis = attributes.get("axis", -1) % len(shape)
-    _, winner = _select(bb, data, axis, 1, largest=True)
     extents = [shape[axis] if place == axis else 1 for place in range(len(shape))]
     start, step = (relax.PrimValue(tirx.const(value, "int64")) for value in (0, 1))
     positions = bb.emit(R.reshape(bb.emit(R.arange(start, relax.PrimValue(shape[axis]), step, "int64")), extents))
-    return R.astype(bb.emit(R.equal(positions, bb.emit(winner))), dtype)
+
+    def largest(values: relax.Expr) -> relax.Expr:
+        return bb.emit(R.max(bb.emit(values), axis, keepdims=True))
+
+    best = bb.emit(R.equal(data, bb.emit(R.max(data, axis, keepdims=True))))
+    if "float" in dtype:
+        unknown = bb.emit(R.isnan(data))
+        some = bb.emit(R.greater(largest(R.astype(unknown, "int32")), relax.const(0, "int32")))
+        best = bb.emit(R.where(some, unknown, best))
+    # The first of the best is the one farthest from the end.
+    first = largest(R.where(best, bb.emit(R.negative(positions)), relax.const(-(2**62), "int64")))
+    return R.astype(bb.emit(R.equal(bb.emit(R.negative(positions)), first)), dtype)
 
 
 def _select(
