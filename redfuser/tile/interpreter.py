@@ -17,6 +17,7 @@ from redfuser.combiners import accumulate
 from redfuser.evaluate import convert, evaluate, extreme_pair, open_mesh
 from redfuser.expr import Axis, Expr, Load, Tensor, axis, load, transform
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
+from redfuser.tile.remembering import Memory, arrays, exact_inputs, stored
 
 Array = np.ndarray[Any, Any]
 
@@ -44,11 +45,13 @@ def interpret_blocks(
     inputs: Mapping[str, Array],
     blocks: Collection[int] | None,
     dtype: str | None = None,
+    known: Memory | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Run some blocks of the last phase, and of the phases before it those that share points with them.
 
     Args:
         blocks: positions in the last phase's grid, row-major; ``None`` for all.
+        known: from other interpretations of this program, and for further ones.
 
     Returns:
         The outputs by name, and by name a boolean array that is True where an element was written.
@@ -65,12 +68,20 @@ def interpret_blocks(
         memory[tensor] = _blank(tensor, dtype)
         written[tensor] = np.zeros(tensor.shape, dtype=bool)
     for phase, needed in zip(program.phases, needed_blocks(program, blocks), strict=True):
+        exact = exact_inputs(program, phase) if known is not None else None
+        left = known.recall(phase, needed, arrays(exact, inputs)) if known is not None and exact is not None else None
+        if left is not None:
+            memory |= {tensor: values for tensor, (values, _) in left.items()}
+            written |= {tensor: where for tensor, (_, where) in left.items()}
+            continue
         localised: dict[Expr, Any] = {}
         places = list(_ranges(phase))
         for number in needed:
             block = _Block(phase, memory, written, dict(places[number]), dtype, localised)
             with np.errstate(all="ignore"):  # NaN and infinities are values here
                 block.run(phase.body)
+        if known is not None and exact is not None:
+            known.keep(phase, needed, arrays(exact, inputs), {t: (memory[t], written[t]) for t in stored(phase)})
     return (
         {tensor.name: memory[tensor] for tensor in program.outputs},
         {tensor.name: written[tensor] for tensor in program.outputs},

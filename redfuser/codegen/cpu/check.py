@@ -16,6 +16,7 @@ from redfuser.targets import CpuTarget
 from redfuser.tile.concrete import program_at, trial_sizes
 from redfuser.tile.interpreter import interpret_blocks
 from redfuser.tile.ir import TileProgram
+from redfuser.tile.remembering import Memory
 from redfuser.tile.trials import chosen_blocks, nudged, positive_inputs, trial_inputs
 
 if TYPE_CHECKING:
@@ -57,20 +58,22 @@ def check_compiled(program: TileProgram, kernel: CompiledKernel, target: CpuTarg
 def _worst(program: TileProgram, kernel: CompiledKernel, trials: Trials, seed: int) -> Accuracy | None:
     worst: Accuracy | None = None
     for sizes in trial_sizes(program):
-        here = program_at(program, sizes)
+        here, known = program_at(program, sizes), Memory()
         for inputs in trials(here, seed):
             results = kernel(*(inputs[tensor.name] for tensor in here.inputs), **sizes)
-            for accuracy in _compare(here, inputs, results):
+            for accuracy in _compare(here, inputs, results, known):
                 if worst is None or (worst.passed, -worst.rmse) > (accuracy.passed, -accuracy.rmse):
                     worst = accuracy
     return worst
 
 
-def _compare(program: TileProgram, inputs: dict[str, Array], results: tuple[Array, ...]) -> Iterator[Accuracy]:
+def _compare(
+    program: TileProgram, inputs: dict[str, Array], results: tuple[Array, ...], known: Memory
+) -> Iterator[Accuracy]:
     """Each output on the blocks that were interpreted; one without a finite element says nothing and is left out."""
     blocks = chosen_blocks(program)
-    exact, written = interpret_blocks(program, inputs, blocks, "float64")
-    rounded, _ = interpret_blocks(program, inputs, blocks)
+    exact, written = interpret_blocks(program, inputs, blocks, "float64", known)
+    rounded, _ = interpret_blocks(program, inputs, blocks, None, known)
 
     def judged(tensor: Tensor, result: Array, baseline: Array) -> Accuracy:
         where = written[tensor.name]
@@ -84,6 +87,6 @@ def _compare(program: TileProgram, inputs: dict[str, Array], results: tuple[Arra
         accuracy = judged(tensor, result, rounded[tensor.name])
         if not accuracy.passed:
             # One rounding is a small sample of what rounding may do: a few large scores can agree by luck.
-            unsettled, _ = interpret_blocks(program, nudged(inputs), blocks, "float64")
+            unsettled, _ = interpret_blocks(program, nudged(inputs), blocks, "float64", known)
             accuracy = min(accuracy, judged(tensor, result, unsettled[tensor.name]), key=lambda a: not a.passed)
         yield accuracy if accuracy.passed else replace(accuracy, reason=f"{tensor.name}: {accuracy.reason}")
