@@ -60,15 +60,17 @@ class _Stage:
         self.names = {tensor.name for tensor in self.on_chip}
         self.tiles = {tile.axis: tile.size for tile in phase.grid}
         self.order = _axis_order(phase)
+        self.multiplies = any(isinstance(statement, Contract) for statement in statements(phase.body))
         self.buffers: list[Buffer] = []
 
-    def body(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+    def body(self, body: Sequence[Statement], least: int = 2) -> tuple[Statement, ...]:
+        """Statements that read kept elements: those with at least so many uses."""
         uses: dict[Load, int] = {}
         for statement in body:
             for node in _elements(statement):
                 if node.tensor not in self.on_chip and self._worth_keeping(node):
                     uses[node] = uses.get(node, 0) + 1
-        repeated = {node for node, count in uses.items() if count > 1}
+        repeated = {node for node, count in uses.items() if count >= least}
         kept: dict[Load, Expr] = {}
         result: list[Statement] = []
         for statement in body:
@@ -85,7 +87,7 @@ class _Stage:
 
     def _stream(self, stream: Stream) -> Stream:
         self.tiles[stream.axis] = stream.tile
-        body = self.body(stream.body)
+        body = self.body(stream.body, least=1 if self.multiplies and only_folds(stream) else 2)
         del self.tiles[stream.axis]
         return replace(stream, body=body)
 
@@ -106,6 +108,15 @@ class _Stage:
         buffer = Buffer(Tensor(name, tuple(map(self._tile, axes)), node.dtype), axes)
         self.buffers.append(buffer)
         return buffer
+
+
+def only_folds(stream: Stream) -> bool:
+    """Whether a stream reads tiles to fold them, without matrix products.
+
+    Beside a pipeline of products such a loop must copy tiles too: TileLang overlaps copies with work in all loops of a
+    kernel or in none.
+    """
+    return all(isinstance(statement, Reduce | Map) for statement in stream.body)
 
 
 def _elements(statement: Statement) -> tuple[Load, ...]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.precision import exact_dtype, strip_casts
+from redfuser.codegen.gpu.emission.prepare import only_folds
 from redfuser.expr import Axis, Expr, Load, Tensor, loads
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 
@@ -44,12 +45,23 @@ def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
     body = list(statements(phase.body))
     shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
     shared |= {s.target.tensor for s in body if isinstance(s, Reduce) and s.rank is not None}
+    shared |= _copied_ahead(phase, body)
     shared |= _between_layouts(phase, body, shared) | _beside_serial_folds(phase, body)
     for buffer in phase.buffers:
         dtype = _dtype(buffer, body, stored)
         stored[buffer.tensor] = dtype
         plans[buffer.tensor] = Plan("shared" if buffer.tensor in shared else "fragment", dtype)
     return plans
+
+
+def _copied_ahead(phase: Phase, body: Sequence[Statement]) -> set[Tensor]:
+    """Tiles of memory that a stream folds, where other streams of the kernel multiply: copies of all are pipelined."""
+    if not any(isinstance(statement, Contract) for statement in body):
+        return set()
+    own = {buffer.tensor for buffer in phase.buffers}
+    folds = [s for s in body if isinstance(s, Stream) and only_folds(s)]
+    maps = [inner for stream in folds for inner in stream.body if isinstance(inner, Map)]
+    return {m.target.tensor for m in maps if isinstance(m.value, Load) and m.value.tensor not in own}
 
 
 def _between_layouts(phase: Phase, body: Sequence[Statement], shared: Collection[Tensor]) -> set[Tensor]:
