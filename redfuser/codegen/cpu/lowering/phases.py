@@ -19,6 +19,7 @@ import numpy as np
 
 from redfuser.binding import dims_in
 from redfuser.codegen.cpu.bytes.products import ByteProducts
+from redfuser.codegen.cpu.lowering.centres import split_centres
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.loops import Loops
@@ -66,9 +67,8 @@ class PhaseWriter:
         grid = self.phase.grid
         tiles = {tile.axis: tile.size for tile in grid}
         self.lanes = choose_lanes(self.phase, self.wanted, self.machine)
-        staging = Staging(self.phase, self.machine, self.lanes, tiles)
-        self.staged = staging.run()
-        self.layouts = staging.layouts
+        staging = Staging(split_centres(self.phase, self.lanes), self.machine, self.lanes, tiles)
+        self.staged, self.layouts = staging.run(), staging.layouts
         self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine)
         self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
         count = prod(tile.count for tile in grid)
