@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from onnx import ModelProto, TensorProto
 
 from .builder import Builder
@@ -106,11 +107,18 @@ def routing(tokens: int = 16, experts: int = 8, k: int = 2, hidden: int = 32) ->
     return build.model()
 
 
-def quantised_matmul(rows: int = 8, inner: int = 64, columns: int = 16) -> ModelProto:
-    """Per-row symmetric int8 quantisation of ``x``, then a matrix product and the scale back."""
+def quantised_matmul(rows: int = 8, inner: int = 64, columns: int = 16, constant: bool = False) -> ModelProto:
+    """Per-row symmetric int8 quantisation of ``x``, then a matrix product and the scale back.
+
+    Args:
+        constant: whether the weight is part of the graph, as in a deployed model, or comes with each call.
+    """
     build = Builder("quantised_matmul")
     x = build.input("x", (rows, inner))
-    w = build.input("w", (inner, columns), "int8")
+    if constant:
+        w = build.constant(np.random.RandomState(0).randint(-127, 128, (inner, columns), np.int8), name="w")
+    else:
+        w = build.input("w", (inner, columns), "int8")
     largest = _reduced(build, "ReduceMax", build.node("Abs", x))
     scale = build.node("Div", largest, build.constant(127.0, "float32"))
     rounded = build.node("Round", build.node("Div", x, scale))

@@ -80,6 +80,8 @@ def prepare(workload: Workload, artifact: Path, threads: int) -> dict[str, Run]:
         compile_graph(proto, artifact)
     ours, feeds = module(workload, artifact)
     sides = {"redfuser": ours, "onnxruntime": onnx_runtime(proto, feeds, threads)}
+    if workload.dynamic is not None:
+        sides["onnxruntime dynamic"] = onnx_runtime(workload.dynamic(), feeds, threads)
     sides |= pytorch(workload, feeds, threads)
     for run in sides.values():
         run()
@@ -129,7 +131,11 @@ def pytorch(workload: Workload, feeds: Feeds, threads: int) -> dict[str, Run]:
     torch.set_grad_enabled(False)
     tensors = [torch.from_numpy(value) for value in feeds.values()]
     compiled = torch.compile(workload.torch)
-    return {"torch": lambda: workload.torch(*tensors), "torch.compile": lambda: compiled(*tensors)}
+    sides = {"torch": lambda: workload.torch(*tensors), "torch.compile": lambda: compiled(*tensors)}
+    if workload.layer is not None:
+        layer = workload.layer
+        sides["torch layer"] = lambda: layer(*tensors)
+    return sides
 
 
 if __name__ == "__main__":

@@ -31,11 +31,15 @@ class Workload:
         model: makes the graph.
         torch: the same in PyTorch, of the graph's inputs.
         feed: contents of an input by name, shape and element type.
+        layer: the same as PyTorch's users would have it, with a layer made beforehand.
+        dynamic: the same as ONNX Runtime's users would have it, as a graph of the same inputs.
     """
 
     model: Callable[[], Any]
     torch: Callable[..., Any]
     feed: Callable[[str, tuple[int, ...], str], np.ndarray] = random_feed
+    layer: Callable[..., Any] | None = None
+    dynamic: Callable[[], Any] | None = None
 
 
 def parsed(text: str) -> Any:
@@ -174,6 +178,33 @@ def quantised(tokens: int, inner: int, columns: int) -> Workload:
     return Workload(model, peer)
 
 
+def quantised_constant(tokens: int, inner: int, columns: int) -> Workload:
+    """The same with a constant weight, against what quantises all rows by one scale too, which is less work."""
+
+    def model() -> Any:
+        from models.reductions import quantised_matmul
+
+        return quantised_matmul(tokens, inner, columns, constant=True)
+
+    def peer(x: Any) -> Any:
+        from redfuser.artifact.runner.torch_peers import quantised_matmul_constant
+
+        return quantised_matmul_constant(x, inner, columns)
+
+    def layer(x: Any) -> Any:
+        from redfuser.artifact.runner.torch_peers import quantised_linear
+
+        return quantised_linear(x, inner, columns)
+
+    def dynamic() -> Any:
+        graph = parsed(f"""g (float[{tokens},{inner}] x) => (float[{tokens},{columns}] y) {{
+            q, s, z = DynamicQuantizeLinear(x)  i = MatMulInteger(q, w, z)  f = Cast<to=1>(i)  y = Mul(f, s) }}""")
+        graph.graph.initializer.extend(t for t in model().graph.initializer if t.name == "w")
+        return graph
+
+    return Workload(model, peer, layer=layer, dynamic=dynamic)
+
+
 WORKLOADS: dict[str, Workload] = {
     "attention-512": attention(512),
     "attention-2048": attention(2048),
@@ -196,6 +227,9 @@ WORKLOADS: dict[str, Workload] = {
     "int8-1024": quantised(1024, 1024, 1024),
     "int8-512-4096": quantised(512, 4096, 4096),
     "int8-128-4096-11008": quantised(128, 4096, 11008),
+    "int8-1024-constant": quantised_constant(1024, 1024, 1024),
+    "int8-512-4096-constant": quantised_constant(512, 4096, 4096),
+    "int8-128-4096-11008-constant": quantised_constant(128, 4096, 11008),
     "softmax": rows("{ y = Softmax<axis=-1>(x) }", lambda t, x: t.softmax(x, -1)),
     "layer-norm": rows(
         "{ y = LayerNormalization<axis=-1>(x, gain, bias) }",

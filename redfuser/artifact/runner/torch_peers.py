@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 Peer = Callable[..., Any]
@@ -54,6 +55,36 @@ def quantised_matmul(x: Any, w: Any) -> Any:
     return torch._int_mm(quantised, w).float() * scale
 
 
+def quantised_matmul_constant(x: Any, inner: int, columns: int) -> Any:
+    """The same with a weight that is part of the graph."""
+    return quantised_matmul(x, _weight(inner, columns, x.device))
+
+
+def quantised_linear(x: Any, inner: int, columns: int) -> Any:
+    """By the layer that is made for such a weight and packs it beforehand; one scale for all rows."""
+    return _linear(inner, columns)(x)
+
+
+@cache
+def _weight(inner: int, columns: int, device: Any = "cpu") -> Any:
+    """The weight, as the graph's builder draws it."""
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(np.random.RandomState(0).randint(-127, 128, (inner, columns), np.int8)).to(device)
+
+
+@cache
+def _linear(inner: int, columns: int) -> Any:
+    import torch
+
+    torch.backends.quantized.engine = "onednn"
+    layer = torch.ao.nn.quantized.dynamic.Linear(inner, columns, bias_=False)
+    rows = _weight(inner, columns).t().contiguous()
+    layer.set_weight_bias(torch._make_per_tensor_quantized_tensor(rows, 1.0, 0), None)
+    return layer
+
+
 def variance(x: Any) -> Any:
     """Of each row."""
     import torch
@@ -96,6 +127,7 @@ PEERS: Mapping[str, Mapping[str, Peer]] = {
     "causal": {"torch": causal, "torch sdpa": sdpa_causal},
     "routing": {"torch": routing},
     "quantised_matmul": {"torch": quantised_matmul},
+    "quantised_matmul_constant": {"torch": quantised_matmul_constant, "torch quantised linear": quantised_linear},
     "variance": {"torch": variance},
     "inertia": {"torch": inertia},
     "softmax": {"torch": softmax},
