@@ -93,7 +93,7 @@ def _bytes(cascade: Cascade, factors: Factors, target: CpuTarget) -> Choice:
     column = next(a for a in factors.reduction.axes if a in axes_of(factors.right))
     row = max((a for a in factors.reduction.axes if a != column), key=lambda a: a.extent)
     # Few rows have each panel packed in the block that needs it: wide blocks, for rows of a weight are pages apart.
-    widest = 2 * COLUMN_TILE if row.extent <= BYTE_ROW_TILES[0] else COLUMN_TILE
+    widest = 4 * COLUMN_TILE if row.extent <= BYTE_ROW_TILES[0] else COLUMN_TILE
     width = next((n for n in range(widest, 0, -16) if column.extent % n == 0), 16)
     fits = [n for n in BYTE_ROW_TILES if 2 * n * cascade.axis.extent <= target.l2_kb * 1024] or [BYTE_ROW_TILES[-1]]
     panels = -(-column.extent // width)

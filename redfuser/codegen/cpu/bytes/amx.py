@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.bytes.block import Block
@@ -9,6 +10,7 @@ from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import Expr, index, op
+from redfuser.indexing import linear
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
@@ -16,8 +18,12 @@ if TYPE_CHECKING:
 #: Tile registers: four hold sums, two of each factor.
 SUMS, LEFT, RIGHT = 0, 4, 6
 
-#: Tiles of a panel gone through at a time: a pair of panels that long stays in the first-level cache.
-PART = 16
+#: Tiles of a panel gone through at a time: a pair of panels that long stays in the first-level cache, beside as much of
+#: the other factor that is read once.
+PART = 8
+
+#: Bytes of a tile.
+TILE = ROWS * STEP
 
 #: Words of a tile configuration: palette 1; eight tiles of 64 bytes a row; of 16 rows.
 CONFIGURATION = {0: 1, **dict.fromkeys(range(4, 8), 64 << 16 | 64), 12: 0x10101010, 13: 0x10101010}
@@ -38,8 +44,9 @@ class Tiles:
         self._configure()
         for panel, panels in cuts(builder, "panel", block.panels, 2):
             with builder.loop("part", self.parts) as part:
+                ahead = self._next(panel, panels, part) if block.far else None
                 for row, rows in cuts(builder, "row_tile", -(-block.rows // ROWS), 2):
-                    self._square(row, rows, panel, panels, part)
+                    self._square(row, rows, panel, panels, part, ahead)
         self._call("tilerelease")
 
     def _configure(self) -> None:
@@ -51,15 +58,40 @@ class Tiles:
             self.builder.store(shapes, self.builder.number(word), const(CONFIGURATION.get(word, 0), "int32"))
         self._call("ldtilecfg", address_of(BufferLoad(shapes, [self.builder.number(0)])))
 
-    def _square(self, row: Expr, rows: int, panel: Expr, panels: int, part: Expr) -> None:
+    def _next(self, panel: Expr, panels: int, part: Expr) -> list[Expr]:
+        """Where the next part of each panel begins: of these panels, or the first of those behind them."""
+        builder, block = self.builder, self.block
+        number = op("add", op("mul", op("floordiv", panel, index(2)), index(self.parts)), op("add", part, index(1)))
+        pair, rest = (op(name, number, index(self.parts)) for name in ("floordiv", "floormod"))
+        behind = op("add", op("mul", pair, index(2 * block.right.pitch)), op("mul", rest, index(self.length * TILE)))
+        most = (block.panels + 2) * block.right.pitch
+        first = builder.coordinate("ahead", behind, most)
+        return [op("add", first, index(p * block.right.pitch)) for p in range(panels)]
+
+    def _prefetch(self, row: Expr, step: Expr, ahead: Sequence[Expr]) -> None:
+        """This step's share of bringing the next part to the second-level cache, while there is much to compute."""
+        builder, block = self.builder, self.block
+        steps = -(-block.rows // (2 * ROWS)) * self.length
+        lines = -(-self.length * ROWS // steps)
+        number = op("add", op("mul", op("floordiv", row, index(2)), index(self.length)), step)
+        for first in ahead:
+            for line in range(lines):
+                place = op("add", op("mul", number, index(lines)), index(line))
+                where = op("add", block.right.start, op("add", first, op("mul", place, index(STEP))))
+                builder.bring(block.right.array, where)
+
+    def _square(
+        self, row: Expr, rows: int, panel: Expr, panels: int, part: Expr, ahead: Sequence[Expr] | None
+    ) -> None:
         """Sums of up to 2 × 2 tiles over one part of the depth."""
         builder, block = self.builder, self.block
         cells = [(r, p) for r in range(rows) for p in range(panels)]
-        with builder.when(builder.index(part).equal(builder.number(0))):
+        before = linear(op("add", part, block.before)).expr()
+        with builder.when(builder.index(before).equal(builder.number(0))):
             for r, p in cells:
                 self._call("tilezero", self._tile(SUMS, r, p))
-        if self.parts > 1:
-            with builder.when(builder.index(part) > builder.number(0)):
+        if before != index(0):
+            with builder.when(builder.index(before) > builder.number(0)):
                 for r, p in cells:
                     self._move("tileloadd64", row, panel, r, p)
         first = op("mul", part, index(self.length))
@@ -71,6 +103,8 @@ class Tiles:
                 lines = Matrix(block.right.array, block.right.start, STEP)
                 origin = op("mul", op("add", panel, index(p)), index(block.right.pitch))
                 self._load(RIGHT + p, lines, index(0), op("add", origin, op("mul", depth, index(COLUMNS))))
+            if ahead is not None:
+                self._prefetch(row, step, ahead)
             for r in range(rows):
                 self._load(LEFT + r, block.left, op("mul", op("add", row, index(r)), index(ROWS)), depth)
                 for p in range(panels):

@@ -1,15 +1,16 @@
-"""One block of a product of bytes: a row block against some panels."""
+"""One block of a product of bytes: a row block against some panels, over all of the depth or a part of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from redfuser.codegen.cpu.bytes.matrix import Matrix
+from redfuser.expr import Expr, index
 
 
 @dataclass(frozen=True)
 class Block:
-    """``sums = left · right``.
+    """``sums = left · right``, or ``sums += left · right`` where something was summed before.
 
     Args:
         left: int8 or uint8, rows × depth. Rows up to the next multiple of 16, and columns up to the next of 64, may
@@ -18,6 +19,8 @@ class Block:
         sums: int32, rows × 16·panels; has room for rows up to the next multiple of 16.
         rows, panels: of this block.
         steps: tiles along the depth.
+        before: 0 where nothing was summed before.
+        far: whether ``right`` comes from memory, and what follows it is needed next.
     """
 
     left: Matrix
@@ -26,6 +29,8 @@ class Block:
     rows: int
     panels: int
     steps: int
+    before: Expr = index(0)
+    far: bool = False
 
     @property
     def signs(self) -> str:

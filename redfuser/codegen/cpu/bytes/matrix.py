@@ -38,9 +38,12 @@ class Matrix:
         """Where they lie."""
         from tvm.tirx import Ramp
 
-        where = op("add", op("add", self.start, op("mul", row, index(self.pitch))), column)
-        first = builder.index(where)
+        first = builder.index(self.offset(row, column))
         return Ramp(first, 1, lanes) if lanes > 1 else first
+
+    def offset(self, row: Expr, column: Expr) -> Expr:
+        """Where one element lies."""
+        return op("add", op("add", self.start, op("mul", row, index(self.pitch))), column)
 
 
 def cuts(builder: Builder, name: str, total: int, size: int) -> Iterator[tuple[Expr, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from redfuser.codegen.cpu.bytes.block import Block
-from redfuser.codegen.cpu.bytes.matrix import Matrix
+from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.pack import write_columns, write_packing
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
 from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
@@ -27,6 +27,9 @@ BYTES = ("int8", "uint8")
 
 #: So many blocks of rows pack what they need each for themselves: a large weight isn't written to memory again.
 FEW_BLOCKS = 1
+
+#: Most tiles of a panel that are packed at once: their rows are pages apart, and the processor keeps track of so many.
+SLAB = 32
 
 
 def take_out(program: TileProgram) -> TileProgram:
@@ -140,6 +143,11 @@ def pitch(tensor: Tensor) -> int:
     return -(-tensor.shape[-1] // STEP) * STEP + STEP
 
 
+def _slab(steps: int) -> int:
+    """Tiles of a panel that are packed at once: :data:`SLAB` or fewer, equal parts where there are such."""
+    return max((n for n in range(SLAB // 2 + 1, min(SLAB, steps) + 1) if steps % n == 0), default=min(SLAB, steps))
+
+
 @dataclass
 class ByteProducts:
     """Writes the block products of one function.
@@ -193,30 +201,30 @@ class ByteProducts:
             here = points[position] if isinstance(position, Axis) else position
             row = op("add", op("mul", row, index(extent)), here)
         left = Matrix(self.flat[tensor], op("mul", row, index(self.pitches[tensor])), self.pitches[tensor])
-        width = region.width(product.column)
-        right = self._right(product, region, -(-width // COLUMNS))
-        block = Block(
-            left,
-            right,
-            Matrix(sums, index(0), sums_pitch),
-            region.width(product.row),
-            -(-width // COLUMNS),
-            panels.steps,
-        )
-        write_block(self.builder, block, self.granted)
+        rows, count = region.width(product.row), -(-region.width(product.column) // COLUMNS)
+        totals = Matrix(sums, index(0), sums_pitch)
+        packed = self.packed.get((product.right.tensor, panels))
+        if packed is None:
+            self._pack_and_write(product, region.points()[product.column], left, totals, rows, count)
+            return
+        first = op("mul", self._panel(product, region), index(panels.panel_bytes))
+        right = Matrix(packed, first, panels.panel_bytes)
+        write_block(self.builder, Block(left, right, totals, rows, count, panels.steps, far=True), self.granted)
 
-    def _right(self, product: BlockProduct, region: Region, count: int) -> Matrix:
-        """The block's panels: those packed before, or packed now to be used while they are in the cache."""
-        panels, tensor = product.panels, product.right.tensor
-        packed = self.packed.get((tensor, panels))
-        if packed is not None:
-            first = op("mul", self._panel(product, region), index(panels.panel_bytes))
-            return Matrix(packed, first, panels.panel_bytes)
-        array = self.builder.allocate("panels", count * panels.panel_bytes, tensor.dtype)
-        source = Matrix(self.flat[tensor], index(0), panels.columns)
-        target = Matrix(array, index(0), panels.panel_bytes)
-        write_columns(self.builder, source, target, panels, index(0), region.points()[product.column], count)
-        return target
+    def _pack_and_write(
+        self, product: BlockProduct, column: Expr, left: Matrix, sums: Matrix, rows: int, count: int
+    ) -> None:
+        """The block from slabs of the right factor, each used as soon as it is packed: it never leaves the cache."""
+        builder, panels, tensor = self.builder, product.panels, product.right.tensor
+        most = _slab(panels.steps)
+        array = builder.allocate("panels", count * most * STEP * COLUMNS, tensor.dtype)
+        for row, depth in cuts(builder, "slab", panels.depth, most * STEP):
+            slab = replace(panels, depth=depth)
+            source = Matrix(self.flat[tensor], op("mul", row, index(panels.columns)), panels.columns)
+            right = Matrix(array, index(0), slab.panel_bytes)
+            write_columns(builder, source, right, slab, index(0), column, count)
+            part = replace(left, start=op("add", left.start, row))
+            write_block(builder, Block(part, right, sums, rows, count, slab.steps, row), self.granted)
 
     @staticmethod
     def _panel(product: BlockProduct, region: Region) -> Expr:

@@ -14,6 +14,7 @@ from redfuser.codegen.cpu.bytes.panels import COLUMNS, QUAD, ROWS, STEP
 from redfuser.codegen.cpu.values.builder import Builder, matched
 from redfuser.codegen.cpu.values.vectors import fold, intrinsic
 from redfuser.expr import Expr, index, op
+from redfuser.indexing import linear
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
@@ -66,6 +67,12 @@ class Vectors:
                 value = BufferLoad(initial, [builder.index(op("add", row, index(r)))])
                 for p in range(panels):
                     builder.store(total, self._lanes(p), matched(value, COLUMNS))
+        if linear(block.before).expr() != index(0):
+            with builder.when(builder.index(block.before) > builder.number(0)):
+                for r, total in enumerate(totals):
+                    for p in range(panels):
+                        place = self._sum(row, r, panel, p)
+                        builder.store(total, self._lanes(p), self._get(total, p) + BufferLoad(block.sums.array, [place]))
         with builder.loop("quad", block.steps * ROWS) as quad:
             right = [self._right(op("add", panel, index(p)), quad) for p in range(panels)]
             for r, total in enumerate(totals):
@@ -75,9 +82,12 @@ class Vectors:
                     self._add(total, p, unsigned, signed)
         for r, total in enumerate(totals):
             for p in range(panels):
-                column = op("mul", op("add", panel, index(p)), index(COLUMNS))
-                place = block.sums.place(builder, op("add", row, index(r)), column, COLUMNS)
-                builder.store(block.sums.array, place, self._get(total, p))
+                builder.store(block.sums.array, self._sum(row, r, panel, p), self._get(total, p))
+
+    def _sum(self, row: Expr, r: int, panel: Expr, p: int) -> PrimExpr:
+        """Where a vector of sums lies."""
+        column = op("mul", op("add", panel, index(p)), index(COLUMNS))
+        return self.block.sums.place(self.builder, op("add", row, index(r)), column, COLUMNS)
 
     def _left(self, row: Expr, quad: Expr) -> PrimExpr:
         """Four bytes of a row for all columns."""

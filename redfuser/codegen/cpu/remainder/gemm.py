@@ -188,7 +188,7 @@ class _Product:
             here = packing.address({**self.places, **deep}, self.panel)
             for line in range(0, tiling.width * itemsize, LINE_BYTES):
                 away = SUMMANDS_AHEAD * tiling.width + line // itemsize
-                self._bring(packing.tensor, op("add", here, index(away)))
+                self.builder.bring(self.kernel.arrays[packing.tensor], op("add", here, index(away)))
             return
         size = packing.depth * tiling.width
         first = packing.address({**self.places, **dict.fromkeys(deep, index(0))}, self.panel)
@@ -197,15 +197,7 @@ class _Product:
         before = op("add", op("mul", self.tile, index(length)), op("mul", self.part, index((tiles - 1) * length)))
         done = op("add", before, packing.summand(deep))
         ahead = op("min", op("mul", done, index(step)), index(size))
-        self._bring(packing.tensor, op("add", op("add", first, index(size)), ahead))
-
-    def _bring(self, tensor: Tensor, where: Expr) -> None:
-        """Prefetch the line of an element, which may lie behind the end, to the second-level cache."""
-        from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
-
-        element = address_of(BufferLoad(self.kernel.arrays[tensor], [self.builder.index(where)]))
-        read, to_l2, data = (const(n, "int32") for n in (0, 2, 1))
-        self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", element, read, to_l2, data)))
+        self.builder.bring(self.kernel.arrays[packing.tensor], op("add", op("add", first, index(size)), ahead))
 
     def _right(self, places: Region, vector: Expr) -> PrimExpr:
         """A vector of the right factor."""

@@ -157,10 +157,11 @@ class _Writer:
             self.rows,
             width // COLUMNS,
             self.panels.steps,
+            far=True,
         )
         write_block(self.builder, block, self.granted)
-        for vector in range(width // COLUMNS):
-            with self.builder.loop("r", self.rows) as r:
+        with self.builder.loop("r", self.rows) as r:
+            for vector in range(width // COLUMNS):
                 self._finish(places, block.sums, r, index(vector * COLUMNS))
 
     def _left(self, places: dict[Axis, Expr], room: int) -> Matrix:

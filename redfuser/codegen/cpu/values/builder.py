@@ -173,6 +173,14 @@ class Builder:
 
         self.emit(BufferStore(buffer, matched(value, lanes_of(position)), [position]))
 
+    def bring(self, buffer: Buffer, where: Expr) -> None:
+        """Prefetch the line of an element of a flat buffer to the second-level cache; it may lie behind the end."""
+        from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
+
+        element = address_of(BufferLoad(buffer, [self.index(where)]))
+        read, to_l2, data = (const(n, "int32") for n in (0, 2, 1))
+        self.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", element, read, to_l2, data)))
+
     def index(self, value: Expr) -> PrimExpr:
         """A scalar index, simplified; only what :func:`arithmetic` accepts."""
         return self._arithmetic(linear(value).expr())

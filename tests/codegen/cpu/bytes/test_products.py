@@ -17,7 +17,7 @@ from redfuser.tile import build, default_schedule
 from redfuser.tile.ir import TileProgram
 from tests.tile.build import quantised_product
 
-SHAPES = [(1, 64, 16), (7, 100, 40), (37, 130, 50), (300, 64, 160), (700, 64, 80)]
+SHAPES = [(1, 64, 16), (7, 100, 40), (37, 130, 50), (300, 64, 160), (700, 64, 80), (40, 4160, 48), (19, 4200, 112)]
 
 
 def cpu(name: str) -> CpuTarget:
