@@ -32,7 +32,7 @@ BLOCKS_PER_CORE, SHORTEST_SEGMENT = 2, 256
 #: Rows that must share what the axis holds before looking at it first is worth while.
 FEWEST_ROWS = 16
 #: Rows and columns of a block of a product of bytes.
-BYTE_ROW_TILES, COLUMN_TILE = (256, 128, 64, 32, 16), 64
+BYTE_ROW_TILES, COLUMN_TILE, WIDE_COLUMNS = (256, 128, 64, 32, 16), 64, 768
 #: Most points of a symbolic axis that are streamed at once.
 SYMBOLIC_CHUNK = 256
 FLOAT_BYTES = 4
@@ -92,9 +92,7 @@ def _bytes(cascade: Cascade, factors: Factors, target: CpuTarget) -> Choice:
     """Row blocks as large as fit half the second-level cache and leave every core some; a few panels of columns."""
     column = next(a for a in factors.reduction.axes if a in axes_of(factors.right))
     row = max((a for a in factors.reduction.axes if a != column), key=lambda a: a.extent)
-    # Few rows have each panel packed in the block that needs it: wide blocks, for rows of a weight are pages apart.
-    widest = 4 * COLUMN_TILE if row.extent <= BYTE_ROW_TILES[0] else COLUMN_TILE
-    width = next((n for n in range(widest, 0, -16) if column.extent % n == 0), 16)
+    width = _block_columns(row.extent, column.extent, target)
     fits = [n for n in BYTE_ROW_TILES if 2 * n * cascade.axis.extent <= target.l2_kb * 1024] or [BYTE_ROW_TILES[-1]]
     panels = -(-column.extent // width)
     enough = [n for n in fits if -(-row.extent // n) * panels >= BLOCKS_PER_CORE * target.cores]
@@ -103,6 +101,21 @@ def _bytes(cascade: Cascade, factors: Factors, target: CpuTarget) -> Choice:
     along = (cascade.axis.name, max(min(ROW_CHUNK, cascade.axis.extent), 1))
     chosen = Schedule("resident", (*tiles, along), 1, cascade.axis.name, ((APART, 1),))
     return Choice(chosen, f"rows first, as bytes; then {height} of them against {width} columns at a time")
+
+
+def _block_columns(rows: int, columns: int, target: CpuTarget) -> int:
+    """Columns of a block of a product of bytes.
+
+    Few rows have each panel packed in the block that needs it. Then blocks are as wide as leave every core some and
+    their sums a quarter of the second-level cache, for rows of a weight are pages apart.
+    """
+    few = rows <= BYTE_ROW_TILES[0]
+    room = min(target.l2_kb * 256 // (4 * rows), columns // (BLOCKS_PER_CORE * target.cores)) if few else 0
+    for widest in (min(room, WIDE_COLUMNS), 2 * COLUMN_TILE if few else COLUMN_TILE):
+        fitting = [n for n in range(16, widest + 1, 16) if columns % n == 0]
+        if fitting and fitting[-1] * 2 > widest:
+            return fitting[-1]
+    return fitting[-1] if fitting else 16
 
 
 def has_products(cascade: Cascade) -> bool:

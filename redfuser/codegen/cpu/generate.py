@@ -99,7 +99,7 @@ def _byte_products(
             flat[tensor] = decl_buffer((size,), tensor.dtype, builder.unique(f"{tensor.name}_flat"), data=array.data)
             pitches[tensor] = int(array.shape[-1])
             builder.emit(DeclBuffer(flat[tensor]))
-    return ByteProducts.prepare(builder, products, flat, pitches, machine.has_tiles, packed)
+    return ByteProducts.prepare(builder, products, flat, pitches, machine, packed)
 
 
 def _view(builder: Builder, array: Array) -> Array:

@@ -80,9 +80,7 @@ class Tiles:
                 where = op("add", block.right.start, op("add", first, op("mul", place, index(STEP))))
                 builder.bring(block.right.array, where)
 
-    def _square(
-        self, row: Expr, rows: int, panel: Expr, panels: int, part: Expr, ahead: Sequence[Expr] | None
-    ) -> None:
+    def _square(self, row: Expr, rows: int, panel: Expr, panels: int, part: Expr, ahead: Sequence[Expr] | None) -> None:
         """Sums of up to 2 × 2 tiles over one part of the depth."""
         builder, block = self.builder, self.block
         cells = [(r, p) for r in range(rows) for p in range(panels)]

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from redfuser.codegen.cpu.bytes.matrix import Matrix
 from redfuser.expr import Expr, index
 
+#: Of the depth was summed before.
+NOTHING = index(0)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -29,7 +32,7 @@ class Block:
     rows: int
     panels: int
     steps: int
-    before: Expr = index(0)
+    before: Expr = NOTHING
     far: bool = False
 
     @property

@@ -21,9 +21,6 @@ ABREAST = 16
 #: Place of each byte of a line of a panel in four rows of 16 columns.
 INTERLEAVED = tuple(row * COLUMNS + column for column in range(COLUMNS) for row in range(QUAD))
 
-#: How many rows ahead a matrix is brought from memory: each is in a page of its own, which must be looked up first.
-AHEAD = 32
-
 #: Panels whose rows fill a register.
 WIDE = 4
 
@@ -88,10 +85,6 @@ def write_columns(
             here = op("add", column, op("mul", panel, index(COLUMNS)))
             width = abreast * COLUMNS
             row = op("mul", quad, index(QUAD))
-            for r in range(rows):
-                for line in range(0, width, STEP):
-                    below = op("add", row, index(AHEAD + r))
-                    builder.bring(source.array, source.offset(below, op("add", here, index(line))))
             values = [source.at(builder, op("add", row, index(r)), here, width) for r in range(rows)]
             values += [_zero(str(target.array.dtype), width)] * (QUAD - rows)
             for number, line in enumerate(_lines(builder, values)):

@@ -13,6 +13,7 @@ from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
 from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.region import Region
+from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, index, loads, op
 from redfuser.extents import is_symbolic
@@ -28,8 +29,9 @@ BYTES = ("int8", "uint8")
 #: So many blocks of rows pack what they need each for themselves: a large weight isn't written to memory again.
 FEW_BLOCKS = 1
 
-#: Most tiles of a panel that are packed at once: their rows are pages apart, and the processor keeps track of so many.
-SLAB = 32
+#: Share of the second-level cache for panels that are packed at once, and the fewest and most tiles of each: rows of
+#: the matrix are pages apart, and the processor keeps track of so many.
+SLAB_SHARE, SLAB = 3 / 8, (8, 32)
 
 
 def take_out(program: TileProgram) -> TileProgram:
@@ -143,9 +145,11 @@ def pitch(tensor: Tensor) -> int:
     return -(-tensor.shape[-1] // STEP) * STEP + STEP
 
 
-def _slab(steps: int) -> int:
-    """Tiles of a panel that are packed at once: :data:`SLAB` or fewer, equal parts where there are such."""
-    return max((n for n in range(SLAB // 2 + 1, min(SLAB, steps) + 1) if steps % n == 0), default=min(SLAB, steps))
+def _slab(steps: int, panels: int, cache_bytes: int) -> int:
+    """Tiles of each panel that are packed at once, an equal part of all where there is one of about that size."""
+    fewest, most = SLAB
+    room = min(max(int(cache_bytes * SLAB_SHARE) // (panels * STEP * COLUMNS), fewest), most, steps)
+    return max((n for n in range(room // 2 + 1, room + 1) if steps % n == 0), default=room)
 
 
 @dataclass
@@ -153,6 +157,7 @@ class ByteProducts:
     """Writes the block products of one function.
 
     Args:
+        machine: gives the size of slabs.
         granted: whether there may be tiles; None on processors without.
         flat: tensors of left factors -> flat arrays.
         pitches: of these.
@@ -160,6 +165,7 @@ class ByteProducts:
     """
 
     builder: Builder
+    machine: Machine
     granted: PrimExpr | None
     flat: Mapping[Tensor, Array]
     pitches: Mapping[Tensor, int]
@@ -171,7 +177,7 @@ class ByteProducts:
         products: Sequence[BlockProduct],
         flat: Mapping[Tensor, Array],
         pitches: Mapping[Tensor, int],
-        has_tiles: bool,
+        machine: Machine,
         packed: Collection[Tensor],
     ) -> ByteProducts:
         """Ask for tiles, and pack right factors.
@@ -180,7 +186,7 @@ class ByteProducts:
             flat: flat arrays of both factors.
             packed: right factors that are packed already.
         """
-        granted = request_tiles(builder) if has_tiles else None
+        granted = request_tiles(builder) if machine.has_tiles else None
         arrays: dict[tuple[Tensor, Panels], Array] = {}
         for product in products:
             tensor, panels = product.right.tensor, product.panels
@@ -190,7 +196,7 @@ class ByteProducts:
                 array = builder.allocate(f"{tensor.name}_packed", panels.size, tensor.dtype)
                 write_packing(builder, Matrix(flat[tensor], index(0), panels.columns), array, panels)
                 arrays[tensor, panels] = array
-        return ByteProducts(builder, granted, flat, pitches, arrays)
+        return ByteProducts(builder, machine, granted, flat, pitches, arrays)
 
     def write(self, product: BlockProduct, region: Region, sums: Array, sums_pitch: int) -> None:
         """One block."""
@@ -216,7 +222,7 @@ class ByteProducts:
     ) -> None:
         """The block from slabs of the right factor, each used as soon as it is packed: it never leaves the cache."""
         builder, panels, tensor = self.builder, product.panels, product.right.tensor
-        most = _slab(panels.steps)
+        most = _slab(panels.steps, count, self.machine.cache_bytes)
         array = builder.allocate("panels", count * most * STEP * COLUMNS, tensor.dtype)
         for row, depth in cuts(builder, "slab", panels.depth, most * STEP):
             slab = replace(panels, depth=depth)

@@ -72,7 +72,9 @@ class Vectors:
                 for r, total in enumerate(totals):
                     for p in range(panels):
                         place = self._sum(row, r, panel, p)
-                        builder.store(total, self._lanes(p), self._get(total, p) + BufferLoad(block.sums.array, [place]))
+                        builder.store(
+                            total, self._lanes(p), self._get(total, p) + BufferLoad(block.sums.array, [place])
+                        )
         with builder.loop("quad", block.steps * ROWS) as quad:
             right = [self._right(op("add", panel, index(p)), quad) for p in range(panels)]
             for r, total in enumerate(totals):
