@@ -125,7 +125,7 @@ def _lines(builder: Builder, rows: Sequence[PrimExpr]) -> list[PrimExpr]:
     low_after, high_after = both("bytes", c, d, UNPACKED[1])
     # Each holds four columns of every panel.
     columns = [*both("pairs", low, low_after, UNPACKED[2]), *both("pairs", high, high_after, UNPACKED[2])]
-    front, back = (both("quarters", *columns[n : n + 2], QUARTERS) for n in (0, 2))
+    front, back = (both("quarters", columns[n], columns[n + 1], QUARTERS) for n in (0, 2))
     halves = [both("line", x, y, LINES) for x, y in zip(front, back, strict=True)]
     return [line for half in halves for line in half]
 
