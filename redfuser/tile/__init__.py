@@ -2,8 +2,9 @@
 
 from redfuser.tile.interpreter import interpret
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tile.schedule import Choice, default_schedule
 from redfuser.tile.strategies.build import StrategyError, build
+from redfuser.tile.untuned.choice import Choice
+from redfuser.tile.untuned.default import default_schedule
 from redfuser.tile.verifier import TileError, verify
 
 __all__ = [

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from redfuser.artifact.manifest import read_manifest
-from tests.codegen.gpu.recording import Recorder
+from tests.codegen.gpu.whole.recording import Recorder
 from tests.emulator.library import EmulationError, kernel_path, runtime_path
 from tests.emulator.schedules import SCHEDULES, Schedule
 from tests.emulator.source import Parameter, kernels

@@ -35,7 +35,7 @@ class CpuBackend:
         """LLVM comes with TVM, and a linker is needed only where something is written."""
 
     def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
-        """By the rules of :mod:`redfuser.tile.schedule`."""
+        """By the rules of :mod:`redfuser.tile.untuned`."""
         from redfuser.tile import default_schedule
 
         return default_schedule(cascade, derivation, self.target).schedule

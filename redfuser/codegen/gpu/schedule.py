@@ -14,11 +14,11 @@ from redfuser.codegen.gpu.product_schedule import product_schedules, product_sha
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
-from redfuser.tile.schedule import contiguous_axis, has_products, stationary_row
 from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.multi_segment import MERGE_ROWS
 from redfuser.tile.strategies.skipping.hidden import find_hidden
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
+from redfuser.tile.untuned.shapes import contiguous_axis, has_products, stationary_row
 
 #: Elements of a row tile that a block holds for each of its threads, and the most it may.
 ELEMENTS, MOST_ELEMENTS = 16, 32

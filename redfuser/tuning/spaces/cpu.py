@@ -17,10 +17,11 @@ from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tile.schedule import contiguous_axis, default_schedule, has_products, stationary_row
 from redfuser.tile.strategies.build import build
 from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
+from redfuser.tile.untuned.default import default_schedule
+from redfuser.tile.untuned.shapes import contiguous_axis, has_products, stationary_row
 from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct, strategies
 
 ROW_TILES = (64, 16, 32, 96, 128)

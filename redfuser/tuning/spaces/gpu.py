@@ -18,9 +18,9 @@ from redfuser.expr import Axis, Tensor, axes_of, loads
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tile.schedule import has_products, stationary_row
 from redfuser.tile.strategies.build import build
 from redfuser.tile.strategies.common import StrategyError, streams
+from redfuser.tile.untuned.shapes import has_products, stationary_row
 from redfuser.tuning.spaces.space import Knob, Limit, Point, Rule, Space, distinct, strategies
 
 #: Tiles of matrix products: rows, and points of the streamed axis.

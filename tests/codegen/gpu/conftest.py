@@ -11,7 +11,7 @@ from redfuser.codegen.gpu import Builder
 from redfuser.codegen.gpu.tools.toolchain import Toolchain, find_toolchain
 from redfuser.codegen.gpu.tools.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
-from tests.codegen.gpu.recording import Recorder, build_recorder
+from tests.codegen.gpu.whole.recording import Recorder, build_recorder
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from redfuser.codegen.gpu.launch.tables import program_tables
 from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Resources, TensorMap
 from redfuser.expr import Tensor
-from tests.codegen.gpu.recording import Recorder, Recording
+from tests.codegen.gpu.whole.recording import Recorder, Recording
 
 X, Y, W = Tensor("x", (4, 64), "float16"), Tensor("y", (4,), "float32"), Tensor("w", (4, 64), "float32")
 

@@ -13,7 +13,7 @@ from redfuser.artifact.device import open_device
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.errors import MissingToolError
 from redfuser.report.value import TargetInfo
-from tests.codegen.gpu.recording import ROOT
+from tests.codegen.gpu.whole.recording import ROOT
 
 pytestmark = pytest.mark.gpu
 

@@ -15,7 +15,7 @@ import pytest
 
 SOURCES = Path(__file__).parent / "driver"
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.errors import OutputError
 from redfuser.tile.trials import trial_inputs
 from tests.codegen.gpu.programs import Attention, gpu, program
-from tests.codegen.gpu.recording import Recorder
+from tests.codegen.gpu.whole.recording import Recorder
 from tests.emulator.artifact import emulating
 from tests.emulator.library import needs_compiler
 

@@ -9,8 +9,8 @@ from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import axis, load, op
 from redfuser.targets import CpuTarget
 from redfuser.tile import Choice, build, default_schedule, verify
-from redfuser.tile.schedule import contiguous_axis, stationary_row
 from redfuser.tile.traffic import traffic
+from redfuser.tile.untuned.shapes import contiguous_axis, stationary_row
 from tests.tile.build import Attention, Rows, tensor
 
 CPU = CpuTarget("test", "", "x86-64-v4", 512, 4, 32, 1024, 3.0, 40.0)

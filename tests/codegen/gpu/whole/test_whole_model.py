@@ -13,7 +13,7 @@ import pytest
 
 from redfuser.codegen.gpu.tools.symbols import undefined_symbols
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
-from tests.codegen.gpu.recording import ROOT, Recorder
+from tests.codegen.gpu.whole.recording import ROOT, Recorder
 from tests.emulator.artifact import emulating, sources_of
 from tests.emulator.library import needs_compiler
 

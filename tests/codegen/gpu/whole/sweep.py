@@ -1,8 +1,8 @@
 """Every model and workload that the GPU back end answers for, compiled for every target, checked, told as a table.
 
-    python -m tests.codegen.gpu.sweep                                # all of them: an hour cold, minutes from the cache
-    python -m tests.codegen.gpu.sweep --target h800 --only bert -v   # some, with every kernel
-    python -m tests.codegen.gpu.sweep --emulate                      # and computed by the emulator
+    python -m tests.codegen.gpu.whole.sweep                               # all: hours cold, minutes from the cache
+    python -m tests.codegen.gpu.whole.sweep --target h800 --only bert -v  # some, with every kernel
+    python -m tests.codegen.gpu.whole.sweep --emulate                     # and computed by the emulator
 
 Of each: that every cascade is fused or says specifically why not, that no chosen kernel spills (16 B in an attention
 of sm_86) or exceeds its target, that kernels with products use their architecture's units and none keeps variables in
@@ -39,7 +39,7 @@ from redfuser.options import CompileOptions, Silent
 from redfuser.report.value import CascadeEntry
 from redfuser.targets import GpuTarget, load_target
 from tests.codegen.gpu.ptx import problems as ptx_problems
-from tests.codegen.gpu.recording import Recorder, build_recorder
+from tests.codegen.gpu.whole.recording import Recorder, build_recorder
 from tests.emulator import artifact as artifacts
 from tests.emulator import tiles
 from tests.emulator.schedules import SCHEDULES
@@ -52,7 +52,7 @@ MODELS = (
     *("gemma2__fp16", "mixtral__eager18", "deepseek_v3__fp16"),
 )
 
-CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "exported"
+CORPUS = Path(__file__).resolve().parents[5] / "shared" / "corpus" / "exported"
 
 #: What an attention may spill where registers are scarcest, in bytes a thread.
 SPILLED = {"sm_86": 16}

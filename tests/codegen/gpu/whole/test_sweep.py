@@ -13,8 +13,8 @@ import pytest
 from redfuser.driver import analyze
 from redfuser.options import CompileOptions, Silent
 from tests.codegen.gpu.programs import gpu
-from tests.codegen.gpu.recording import Recorder
-from tests.codegen.gpu.sweep import CORPUS, Subject, examine, exported, workload_case
+from tests.codegen.gpu.whole.recording import Recorder
+from tests.codegen.gpu.whole.sweep import CORPUS, Subject, examine, exported, workload_case
 from tests.emulator.library import needs_compiler
 
 pytestmark = [pytest.mark.slow, needs_compiler, pytest.mark.usefixtures("toolchain")]

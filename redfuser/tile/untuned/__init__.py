@@ -1,0 +1,1 @@
+"""The untuned schedule for CPUs: `default.py` chooses, by the kind of cascade."""
