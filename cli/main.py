@@ -50,6 +50,20 @@ class Version(argparse.Action):
         sys.exit(0)
 
 
+class Termination:
+    """A build system ends a step with SIGTERM: unwind like an interrupt, so that nothing half-written stays.
+
+    What TVM calls back hands the exit on as another error, so it is remembered that it was asked for.
+    """
+
+    asked = False
+
+    def __call__(self, *_: object) -> None:
+        """Handle the signal."""
+        self.asked = True
+        sys.exit(TERMINATED)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands. Imports nothing but the commands' own small files."""
     parser = Parser(
@@ -72,13 +86,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the result is the exit code."""
-    # A build system ends a step with SIGTERM: unwind like an interrupt, so that nothing half-written stays.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    termination = Termination()
+    signal.signal(signal.SIGTERM, termination)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv), termination)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -90,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
 
 
-def _dispatch(argv: list[str]) -> int:
+def _dispatch(argv: list[str], termination: Termination) -> int:
     arguments = argparse.Namespace(format="terminal", verbose=False)
     try:
         arguments = build_parser().parse_args(argv)
@@ -99,7 +113,7 @@ def _dispatch(argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        return _fail(error, arguments)
+        return TERMINATED if termination.asked else _fail(error, arguments)
 
 
 def _fail(error: Exception, arguments: argparse.Namespace) -> int:

@@ -117,8 +117,15 @@ def test_an_interrupt_leaves_nothing(redfuser, driver, tmp_path: Path) -> None:
     assert (code, out, err) == (130, "", "interrupted\n") and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_clean_up(tmp_path: Path, number: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "unwinding"),
+    [
+        (signal.SIGINT, 130, "raise"),
+        (signal.SIGTERM, 143, "raise"),
+        (signal.SIGTERM, 143, "raise RuntimeError(ended)"),  # what calls back through TVM
+    ],
+)
+def test_signals_clean_up(tmp_path: Path, number: int, code: int, unwinding: str) -> None:
     script = f"""
 import signal, sys, time
 from pathlib import Path
@@ -134,7 +141,10 @@ from redfuser_cli.main import main
 def slow(path):
     path.write_bytes(b"half")
     print("writing", flush=True)
-    time.sleep(30)
+    try:
+        time.sleep(30)
+    except SystemExit as ended:
+        {unwinding}
 
 def compile_model(model, options, progress):
     report = FusionReport(ModelInfo("m", "0", 18, 1), TargetInfo("cpu", "cpu", "x86-64"), ())

@@ -107,11 +107,12 @@ def integer_product(rows: int, length: int, columns: int, weights: str = "int8",
     return cascade
 
 
-def softmax(rows: int, length: int, dtype: str) -> Cascade:
-    """Softmax over rows of a type, computed in float32."""
+def softmax(rows: int, length: int, dtype: str, scale: float = 1.0) -> Cascade:
+    """Softmax over scaled rows of a type, computed in float32."""
     i, j = axis("i", rows), axis("j", length)
     tensor = Tensor("x", (rows, length), dtype)
     x = cast(load(tensor, i, j), WORK)
+    x = x if scale == 1 else op("mul", x, number(scale, WORK))
     m = Reduction(Tensor("m", (rows,), WORK), "max", (i,), j, x)
     weight = op("exp", op("sub", x, m.value))
     t = Reduction(Tensor("t", (rows,), WORK), "sum", (i,), j, weight)

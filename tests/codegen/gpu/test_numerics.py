@@ -84,6 +84,17 @@ def test_latent_attention(dtype: str, target: str, builder: Builder) -> None:
     assert all(kernel.resources.spills == 0 for kernel in kernels.kernels)
 
 
+@pytest.mark.parametrize("length", [300, 40_000])
+def test_probabilities_of_large_scaled_scores_sum_to_one(length: int, builder: Builder) -> None:
+    """However the compiler contracts the scale and what is subtracted: in the sum as in the output."""
+    cascade = softmax(8, length, "float32", 0.3)
+    program, kernels = built(builder, cascade, "h800")
+    scores = (np.random.default_rng(0).standard_normal((8, 1)) * 1e6).repeat(length, axis=1).astype("float32")
+    arrays = {"x": scores, "y": poisoned(program.outputs[0].shape, "float32")}
+    run_program(kernels, arrays)
+    np.testing.assert_allclose(arrays["y"].sum(axis=1), 1, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("weights", "kept"), [("int8", ""), ("float8_e4m3fn", ""), ("float8_e4m3fn", "float32")])
 def test_quantised_product(weights: str, kept: str, builder: Builder) -> None:
     cascade = quantised_product(70, 200, 144, weights, 127.0 if weights == "int8" else 448.0, kept)
