@@ -76,12 +76,14 @@ def _compare(arguments: argparse.Namespace, found: list[Subject], shown: Progres
 
     from redfuser.bench.run import bench, collect
     from redfuser.targets import CpuTarget
+    from redfuser.threads import use_threads
 
     options = compile_options(arguments)
     target, whole = options.target, any(subject.whole for subject in found)
     with bench(options, shown, arguments.rounds, whole, arguments.device) as (measured, rates):
         if measured.place.threads:
-            os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(measured.place.threads)
+            use_threads(measured.place.threads)
+            os.environ["OMP_NUM_THREADS"] = str(measured.place.threads)
         if arguments.ablate:
             from redfuser.bench.ablate import Ablation
 

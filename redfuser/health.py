@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import re
 import sys
@@ -15,6 +14,7 @@ from typing import Literal
 from redfuser.errors import RedFuserError
 from redfuser.host import usable_cores
 from redfuser.targets import load_target
+from redfuser.threads import threads_asked_for
 from redfuser.versions import installed
 
 
@@ -100,10 +100,9 @@ def check_processor() -> Check:
 
 def check_threads() -> Check:
     """How many threads a loaded artifact will use."""
-    for variable in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
-        value = os.environ.get(variable)
-        if value:
-            return Check("threads", "ok", f"{value}, from {variable}")
+    asked = threads_asked_for()
+    if asked is not None:
+        return Check("threads", "ok", f"{asked[1]}, from {asked[0]}")
     return Check("threads", "ok", f"{usable_cores()}, all usable cores")
 
 

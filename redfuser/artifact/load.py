@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,7 @@ from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
 from redfuser.signature import DimRange, TensorSpec
-
-THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
+from redfuser.threads import threads_asked_for, use_threads
 
 #: What DLPack calls the memory of a processor.
 _PROCESSOR = 1
@@ -147,8 +145,8 @@ def load(path: str | Path, threads: int | None = None, device: str | None = None
     """Load the artifact in a folder.
 
     TVM runs one thread unless told otherwise, and reads the number when it first runs: so ``threads`` (or, where
-    neither it nor a variable of :data:`THREADS_VARIABLES` is set, the cores of this machine) takes effect for the
-    first artifact that a thread runs.
+    neither it nor a variable of :data:`redfuser.threads.THREADS_VARIABLES` is set, the cores of this machine) takes
+    effect for the first artifact that a thread runs.
 
     Args:
         path: what ``compile`` wrote.
@@ -166,10 +164,7 @@ def load(path: str | Path, threads: int | None = None, device: str | None = None
         raise VerificationError(f"{str(folder / MODULE)!r} is missing", "compile the model again")
     _check_size(manifest, folder / MODULE)
     number = check_device(manifest.target, device)
-    if threads is not None:
-        os.environ[THREADS_VARIABLES[0]] = str(threads)
-    elif not any(os.environ.get(name) for name in THREADS_VARIABLES):
-        os.environ[THREADS_VARIABLES[0]] = str(usable_cores())
+    use_threads(threads or (None if threads_asked_for() else usable_cores()))
     return _open(manifest, folder / MODULE, number)
 
 

@@ -12,11 +12,12 @@ import pytest
 
 import redfuser
 from redfuser.artifact.device import check_capability, check_device, check_processor
-from redfuser.artifact.load import THREADS_VARIABLES, check_feeds
+from redfuser.artifact.load import check_feeds
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
 from redfuser.report.value import TargetInfo
 from redfuser.signature import TensorSpec
+from redfuser.threads import THREADS_VARIABLES
 from tests.frontend.running import single
 
 SPECS = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))
@@ -85,7 +86,10 @@ def test_threads(artifact: Path, monkeypatch, given: dict[str, str], asked: int 
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TVM_BIND_THREADS", "")
+    monkeypatch.delenv("TVM_BIND_THREADS")
     redfuser.load(artifact, threads=asked)
+    assert os.environ["TVM_BIND_THREADS"] == "0"  # a worker tied to the caller's core would wait for it
     # TVM makes a pool for every thread that runs something, and reads the variables then.
     with ThreadPoolExecutor(1) as fresh:
         assert fresh.submit(tvm.get_global_func("runtime.NumThreads")).result() == (expected or usable_cores())

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from redfuser.bench.timing import interleaved
+from redfuser.threads import use_threads
 from tests.bench.workloads import WORKLOADS, Feeds, Workload
 
 Run = Callable[[], Any]
@@ -39,7 +40,8 @@ def main() -> None:
     arguments = parser.parse_args()
     # The target's cores and every side's threads are those this process may run on.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
-    os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+    use_threads(arguments.threads)
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.keep or Path(scratch)
         for name in arguments.names or WORKLOADS:

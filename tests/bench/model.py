@@ -9,7 +9,6 @@ Calls take turns in blocks, so that other load on the machine falls on both alik
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from redfuser.bench.timing import interleaved
+from redfuser.threads import use_threads
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=12, help="rows of the table of kernels")
     parser.add_argument("--unfused", action="store_true", help="leave every cascade as it is")
     arguments = parser.parse_args()
-    os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
+    use_threads(arguments.threads)
     with model_file(arguments.model, arguments.layers) as path:
         ours, feeds = compile_model(path, arguments)
         peer = onnx_runtime(path, arguments.threads)

@@ -7,13 +7,13 @@ python -m tests.bench.products 1x4096x4096          # rows × columns × summand
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 from collections.abc import Callable
 
 import numpy as np
 
 from redfuser.bench.timing import interleaved
+from redfuser.threads import use_threads
 
 SHAPES = ("1024x1024x1024", "128x384x384", "128x1536x384", "128x384x1536", "1x4096x4096")
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
+    use_threads(arguments.threads)
     for shape in arguments.shapes:
         rows, columns, depth = map(int, shape.split("x"))
         rng = np.random.default_rng(0)

@@ -12,7 +12,6 @@ over the turns, of one's time by the other's. What is known is kept in a folder,
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from redfuser.records import decode, encode, parse, to_text
+from redfuser.threads import use_threads
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.bundle import BundledCandidate
 from redfuser.tuning.finals import Comparison, compare
@@ -232,7 +232,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="to time each workload for, at most")
     parser.add_argument("--build", action="store_true", help="compile the candidates, and end")
     arguments = parser.parse_args()
-    os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
+    use_threads(arguments.threads)
     cases = [prepare(name, arguments.folder, arguments.seconds) for name in arguments.names or NAMES]
     for case in cases:
         case.build()

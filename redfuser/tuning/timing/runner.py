@@ -108,7 +108,7 @@ class LocalRunner:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
-            environment = {**os.environ, "TVM_NUM_THREADS": str(self.threads)}
+            environment = {"TVM_BIND_THREADS": "0", **os.environ, "TVM_NUM_THREADS": str(self.threads)}
             command = [sys.executable, "-m", "redfuser.tuning.timing.worker"]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(
