@@ -10,6 +10,7 @@ from redfuser.codegen.backend import Kernel
 from redfuser.codegen.gpu.value import Resources
 from redfuser.codegen.refusal import Refused
 from redfuser.options import CompileOptions, Silent
+from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.foreseen import KEPT, Foresight, footprints
 from redfuser.tuning.record import Record
@@ -38,10 +39,12 @@ class Compiler:
         return Kernel(program, code, {}, {})
 
 
-def tune(compiler: Any, trials: int = 64, seconds: float = 600) -> Record | None:
+def tune(
+    compiler: Any, trials: int = 64, seconds: float = 600, task: Task = TASK, target: GpuTarget = TARGET
+) -> Record | None:
     """One cascade, usually with time enough."""
-    options = CompileOptions(TARGET, tune_seconds=seconds, trials=trials)
-    return Foresight(options, TARGET, Silent(), compiler).tune(TASK)
+    options = CompileOptions(target, tune_seconds=seconds, trials=trials)
+    return Foresight(options, target, Silent(), compiler).tune(task)
 
 
 def test_the_best_of_those_that_pass_is_taken_and_marked_as_modelled() -> None:
@@ -69,8 +72,8 @@ def test_the_time_ends_it_whether_any_passed_or_not() -> None:
 def test_a_cascade_without_candidates_is_left_as_it_is() -> None:
     bytes8 = quantised_product(256, 256, 256, "float8_e4m3fn", 448.0)
     task = Task("product_0", bytes8, bytes8, derive(bytes8))
-    options = CompileOptions(gpu("a10"), tune_seconds=600)
-    assert Foresight(options, gpu("a10"), Silent(), Compiler()).tune(task) is None  # type: ignore[arg-type]
+    compiler = Compiler()
+    assert tune(compiler, task=task, target=gpu("a10")) is None and not compiler.asked
 
 
 def test_twice_gives_the_same() -> None:
