@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import MissingToolError, VerificationError
+from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.contributed import define
 from redfuser.frontend.reading.walk import names_read
 from redfuser.signature import DimRange, TensorSpec
 
@@ -68,7 +70,8 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     values = {name: _widened(array) for name, array in feeds.items()}
     values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     for node in model.graph.node:
-        values.update(_run_node(model, node, values))
+        for each in _defined(model, node, values):
+            values.update(_run_node(model, each, values))
     return {output.name: values[output.name] for output in model.graph.output}
 
 
@@ -122,6 +125,17 @@ def _widen_attributes(node: NodeProto) -> Iterator[AttributeProto]:
         yield attribute
     if node.op_type == "ConstantOfShape" and not node.attribute:
         yield onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(np.zeros(1)))
+
+
+def _defined(model: ModelProto, node: NodeProto, values: Values) -> Sequence[NodeProto]:
+    """The node itself, or what defines it: a contributed operator has float32 kernels only, if any."""
+    from onnx import TypeProto, helper
+
+    def type_of(name: str) -> TypeProto:
+        array = values[name]
+        return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+    return define(node, type_of, opset_of(model)) or [node]
 
 
 def _run_node(model: ModelProto, node: NodeProto, values: Values) -> Values:

@@ -24,18 +24,6 @@ from redfuser.frontend.model import opset_of
 from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, constant_sizes, evaluate, objects
 from redfuser.frontend.symbols import Symbols, TooLarge
 
-#: Operators of com.microsoft whose stock converter follows that domain's definition.
-_CONTRIBUTED = frozenset(
-    [
-        "Attention",
-        "BiasGelu",
-        "EmbedLayerNormalization",
-        "FastGelu",
-        "Gelu",
-        "MatMulInteger16",
-        "SkipLayerNormalization",
-    ]
-)
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _MARK = re.compile(r"node(\d+)_output\d+$")
 
@@ -164,7 +152,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         def stock(_: relax.BlockBuilder, values: Inputs, attributes: Attributes) -> relax.Expr:
             return self._convert_operator(node.op_type, onnx_frontend.onnx_input(values), attributes, self.opset)
 
-        convert = converter_of(node.op_type, stock) if node.domain in _DEFAULT_DOMAINS else stock
+        convert = converter_of(node.op_type, stock)
         try:
             attributes = self._parse_attr(node.attribute)
             attributes["tvm_custom"] = {
@@ -246,7 +234,5 @@ def _is_switch(variable: relax.Var) -> bool:
 
 
 def _is_supported(node: NodeProto) -> bool:
-    if node.domain == "com.microsoft":
-        return node.op_type in _CONTRIBUTED
     stock = onnx_frontend._get_convert_map()
     return node.domain in _DEFAULT_DOMAINS and (node.op_type in stock or node.op_type in CONVERTERS)

@@ -1,10 +1,12 @@
-"""Operators that ONNX defines by other operators, replaced by their definition."""
+"""Operators that are defined by other operators, replaced by their definition."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import rename_reads
+from redfuser.frontend.normalising.contributed import DOMAIN, define
 from redfuser.frontend.normalising.values import GraphValues
 
 if TYPE_CHECKING:
@@ -32,10 +34,15 @@ def expand(node: NodeProto, values: GraphValues, proto: ModelProto) -> list[Node
         node: its outputs' types are inferred already.
         values: types of what it reads.
         proto: the model, for its operator sets.
+
+    Raises:
+        UnsupportedOperatorError: a contributed operator used in a way that its definition doesn't cover.
     """
     import onnx.inliner
     from onnx import helper
 
+    if node.domain == DOMAIN:
+        return define(node, values.types.__getitem__, opset_of(proto))
     if node.op_type not in EXPANDED or node.domain not in ("", "ai.onnx"):
         return None
     inputs = [helper.make_value_info(name, values.types[name]) for name in dict.fromkeys(filter(None, node.input))]
