@@ -60,15 +60,19 @@ def _folder() -> Path:
 
 
 @cache
-def _headers() -> str:
-    """All of the emulator's C++, for the libraries' names."""
-    paths = sorted([*HERE.glob("runtime/*"), *HERE.glob("cuda/*")])
+def _headers(patterns: tuple[str, ...]) -> str:
+    """What a library includes of the emulator's C++, for its name."""
+    paths = sorted({path for pattern in patterns for path in HERE.glob(pattern)})
     return "".join(path.read_text() for path in paths)
 
 
-def _build(name: str, text: str, flags: tuple[str, ...]) -> Path:
-    """A shared library of the text, unless one with the same content is there already."""
-    key = hashlib.sha256("\0".join([text, _headers(), *flags]).encode()).hexdigest()[:16]
+def _build(name: str, text: str, flags: tuple[str, ...], *headers: str) -> Path:
+    """A shared library of the text, unless one with the same content is there already.
+
+    Args:
+        headers: patterns of what the text includes.
+    """
+    key = hashlib.sha256("\0".join([text, _headers(headers), *flags]).encode()).hexdigest()[:16]
     path = _folder() / f"{name}-{key}.so"
     if path.exists():
         path.touch()
@@ -92,7 +96,7 @@ def _run(*command: str) -> None:
 
 def runtime_path() -> Path:
     """The runtime's library, built if need be."""
-    return _build("runtime", '#include "runtime/runtime.cpp"\n', ("-O3",))
+    return _build("runtime", '#include "runtime/runtime.cpp"\n', ("-O3",), "cuda/*", "runtime/*")
 
 
 @cache
@@ -125,7 +129,7 @@ def kernel_path(source: str) -> Path:
         text = host_source(source)
     except ValueError as error:
         raise EmulationError(str(error)) from error
-    return _build("kernel", text, KERNEL)
+    return _build("kernel", text, KERNEL, "cuda/*", "runtime/interface.h")
 
 
 @cache

@@ -17,7 +17,10 @@ struct CopyQueue {
 inline CopyQueue copies[kMaxThreads];
 
 inline void reset_cp_async() {
-  for (CopyQueue &queue : copies) queue = {};
+  for (int i = 0; i < thread_count; i++) {
+    copies[i].open.clear();
+    copies[i].groups.clear();
+  }
 }
 inline void complete(const Copy &copy) {
   if (copy.copy)

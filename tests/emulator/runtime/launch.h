@@ -60,7 +60,7 @@ inline void start_block() {
   mbarriers.clear();
   poison_shared();
   reset_clocks();
-  reset_races(kMaxDynamic + static_bytes());
+  reset_races();
   reset_tma();
   reset_cp_async();
   reset_warps();

@@ -1,6 +1,7 @@
 // Accesses to shared memory that nothing orders, and ordinary writes that no proxy fence follows.
 #pragma once
 #include <array>
+#include <numeric>
 #include "clocks.h"
 #include "memory.h"
 
@@ -13,6 +14,7 @@ struct Cell {  // of one byte
 };
 inline std::vector<Cell> cells;
 inline std::vector<std::vector<Epoch>> reader_lists;
+inline std::vector<int> unused_lists;  // of a byte that was written since, or of an earlier block
 inline std::vector<size_t> unfenced_bytes;
 
 // The tensor cores, ldmatrix and TMA stores read for whole warps: the time of each warp's first lane, by chunks of 16
@@ -21,11 +23,37 @@ constexpr size_t kChunk = 16;
 constexpr uint32_t kUnfinished = ~uint32_t{0};
 inline std::vector<std::array<uint32_t, kMaxThreads / 32>> collective_reads;
 
-inline void reset_races(size_t bytes) {
-  cells.assign(bytes, {});
-  reader_lists.clear();
+// Forget the last block: what this one has, which accesses don't go beyond.
+inline void reset_races() {
+  const auto forget = [](size_t begin, size_t end) {
+    std::fill(cells.begin() + begin, cells.begin() + end, Cell{});
+    std::fill(collective_reads.begin() + begin / kChunk, collective_reads.begin() + (end + kChunk - 1) / kChunk,
+              std::array<uint32_t, kMaxThreads / 32>{});
+  };
+  const size_t end = kMaxDynamic + static_bytes();
+  cells.resize(end);
+  collective_reads.resize(end / kChunk + 1);
+  forget(0, (dynamic_bytes + kChunk - 1) / kChunk * kChunk);
+  forget(kMaxDynamic, end);
+  unused_lists.resize(reader_lists.size());
+  std::iota(unused_lists.begin(), unused_lists.end(), 0);
   unfenced_bytes.clear();
-  collective_reads.assign(bytes / kChunk + 1, {});
+}
+
+inline int new_list(Epoch one, Epoch other) {
+  if (unused_lists.empty()) {
+    unused_lists.push_back(int(reader_lists.size()));
+    reader_lists.emplace_back();
+  }
+  const int list = unused_lists.back();
+  unused_lists.pop_back();
+  reader_lists[list].assign({one, other});
+  return list;
+}
+inline void forget_readers(Cell &cell) {
+  if (cell.more_reads >= 0) unused_lists.push_back(cell.more_reads);
+  cell.read = {};
+  cell.more_reads = -1;
 }
 
 inline std::string describe_race(size_t at, const char *what, const char *earlier, uint16_t owner) {
@@ -70,8 +98,7 @@ inline void note_read(size_t at, size_t bytes, int thread, const char *what = "a
     } else if (is_before(cell.read, thread)) {
       cell.read = now(thread);
     } else {
-      cell.more_reads = int(reader_lists.size());
-      reader_lists.push_back({cell.read, now(thread)});
+      cell.more_reads = new_list(cell.read, now(thread));
     }
   }
 }
@@ -87,29 +114,30 @@ inline void note_collective_read(size_t at, size_t bytes, int thread, const char
     collective_reads[chunk][thread / 32] = now(leader).time;
 }
 
-inline void check_readers(size_t i, int thread, const char *what) {
-  const Cell &cell = cells[i];
-  if (cell.more_reads >= 0) {
-    for (Epoch reader : reader_lists[cell.more_reads])
-      if (!is_before(reader, thread)) report_race(i, what, "read", reader.owner);
-  } else if (!is_before(cell.read, thread)) {
-    report_race(i, what, "read", cell.read.owner);
+inline void check_readers(size_t at, size_t bytes, int thread, const char *what) {
+  for (size_t i = at; i < at + bytes; i++) {
+    const Cell &cell = cells[i];
+    if (cell.more_reads >= 0) {
+      for (Epoch reader : reader_lists[cell.more_reads])
+        if (!is_before(reader, thread)) report_race(i, what, "read", reader.owner);
+    } else if (!is_before(cell.read, thread)) {
+      report_race(i, what, "read", cell.read.owner);
+    }
   }
-  const auto &warps_read = collective_reads[i / kChunk];
-  for (int w = 0; w * 32 < thread_count; w++)
-    if (w != thread / 32 && !is_before({warps_read[w], uint16_t(w * 32)}, thread))
-      report_race(i, what, "collective read", uint16_t(w * 32));
+  for (size_t chunk = at / kChunk; chunk <= (at + bytes - 1) / kChunk; chunk++)
+    for (int w = 0; w * 32 < thread_count; w++)
+      if (w != thread / 32 && !is_before({collective_reads[chunk][w], uint16_t(w * 32)}, thread))
+        report_race(std::max(at, chunk * kChunk), what, "collective read", uint16_t(w * 32));
 }
 
 inline void note_write(size_t at, size_t bytes, int thread) {
+  check_readers(at, bytes, thread, "a write");
   for (size_t i = at; i < at + bytes; i++) {
     Cell &cell = cells[i];
-    check_readers(i, thread, "a write");
     if (!is_before(cell.write, thread))
       suspect(byte_address(at), bytes, describe_race(i, "a write", "write", cell.write.owner));
     cell.write = now(thread);
-    cell.read = {};
-    cell.more_reads = -1;
+    forget_readers(cell);
     if (!cell.unfenced) unfenced_bytes.push_back(i);
     cell.unfenced = true;
   }
@@ -117,12 +145,13 @@ inline void note_write(size_t at, size_t bytes, int thread) {
 
 // A TMA load writes in the name of its mbarrier, at the end of a phase that is still to come.
 inline void note_asynchronous_write(size_t at, size_t bytes, int thread, Epoch arrival) {
+  check_readers(at, bytes, thread, "a TMA load");
   for (size_t i = at; i < at + bytes; i++) {
     Cell &cell = cells[i];
-    check_readers(i, thread, "a TMA load");
     if (!is_before(cell.write, thread)) report_race(i, "a TMA load", "write", cell.write.owner);
-    cell = {};
+    forget_readers(cell);
     cell.write = arrival;
+    cell.unfenced = false;
   }
 }
 

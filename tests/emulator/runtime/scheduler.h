@@ -169,6 +169,7 @@ inline void run_thread(int thread) {
 int thread_number() { return current; }
 Dimensions thread_index() {
   const unsigned n = current;
+  if (n < block_size.x) return {n, 0, 0};
   return {n % block_size.x, n / block_size.x % block_size.y, n / block_size.x / block_size.y};
 }
 Dimensions block_index() { return block_now; }

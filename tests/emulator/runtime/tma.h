@@ -31,7 +31,10 @@ inline StoreQueue stores[kMaxThreads];
 
 inline void reset_tma() {
   loads.clear();
-  for (StoreQueue &queue : stores) queue = {};
+  for (int i = 0; i < thread_count; i++) {
+    stores[i].open.clear();
+    stores[i].groups.clear();
+  }
 }
 
 inline size_t swizzled(const Transfer &transfer, size_t i) {
