@@ -64,15 +64,23 @@ def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
         MissingToolError: see :func:`find_nvcc`.
         CudaError: the source doesn't compile.
     """
+    ptx = compile_ptx(source, arch, options)
+    ptxas = find_nvcc().with_name("ptxas")
+    with tempfile.TemporaryDirectory(prefix="redfuser-cuda-") as name:
+        folder = Path(name)
+        (folder / ASSEMBLY).write_text(ptx, encoding="utf-8")
+        log = _run([str(ptxas), "-v", f"-arch={arch}", "-o", OBJECT, ASSEMBLY], folder)
+        return Cubin((folder / OBJECT).read_bytes(), ptx, log)
+
+
+def compile_ptx(source: str, arch: str, options: Sequence[str] = ()) -> str:
+    """Compile CUDA text as far as PTX; see :func:`compile_cuda`."""
     nvcc = find_nvcc()
     with tempfile.TemporaryDirectory(prefix="redfuser-cuda-") as name:
         folder = Path(name)
         (folder / SOURCE).write_text(source, encoding="utf-8")
         _run([str(nvcc), "-ptx", "-w", f"-arch={arch}", *options, "-o", ASSEMBLY, SOURCE], folder)
-        ptx = _PATH_HASH.sub(r"\g<1>00000000_", (folder / ASSEMBLY).read_text(encoding="utf-8"))
-        (folder / ASSEMBLY).write_text(ptx, encoding="utf-8")
-        log = _run([str(nvcc.with_name("ptxas")), "-v", f"-arch={arch}", "-o", OBJECT, ASSEMBLY], folder)
-        return Cubin((folder / OBJECT).read_bytes(), ptx, log)
+        return _PATH_HASH.sub(r"\g<1>00000000_", (folder / ASSEMBLY).read_text(encoding="utf-8"))
 
 
 def _run(command: list[str], folder: Path) -> str:

@@ -14,6 +14,7 @@ under two schedules. Exits with 1 otherwise.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -31,11 +32,13 @@ from redfuser.artifact.bundle import BundledKernel
 from redfuser.artifact.write import write_artifact
 from redfuser.bench.workload import load_workload, workload_names
 from redfuser.codegen.gpu.launch import program_symbol
+from redfuser.codegen.gpu.tools.cache import cache_folder
 from redfuser.codegen.gpu.tools.toolchain import find_toolchain
-from redfuser.codegen.gpu.tools.toolkit import compile_cuda
+from redfuser.codegen.gpu.tools.toolkit import compile_ptx
 from redfuser.codegen.gpu.value import GpuKernel, GpuProgram
 from redfuser.driver import analyze, compile_analysis
 from redfuser.options import CompileOptions, Silent
+from redfuser.records import digest
 from redfuser.report.value import CascadeEntry
 from redfuser.targets import GpuTarget, load_target
 from tests.codegen.gpu.ptx import problems as ptx_problems
@@ -191,8 +194,15 @@ def kernel_problems(kernel: GpuKernel, target: GpuTarget, attention: bool) -> It
 def _ptx_problems(
     source: str, arch: str, multiplies: bool, copies: bool, tf32: bool, options: tuple[str, ...]
 ) -> tuple[str, ...]:
-    ptx = compile_cuda(source, arch, ("-std=c++20", *find_toolchain().includes, *options)).ptx
-    return tuple(ptx_problems(ptx, arch, multiplies, copies, tf32))
+    tools = find_toolchain()
+    kept = cache_folder().with_name("ptx") / f"{digest([source, arch, options, tools.versions])}.ptx"
+    if not kept.exists():
+        ptx = compile_ptx(source, arch, ("-std=c++20", *tools.includes, *options))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        written = kept.with_suffix(f".{os.getpid()}")
+        written.write_text(ptx, encoding="utf-8")
+        written.replace(kept)
+    return tuple(ptx_problems(kept.read_text(encoding="utf-8"), arch, multiplies, copies, tf32))
 
 
 def launch_problems(
