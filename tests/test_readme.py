@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from redfuser_cli.main import COMMANDS, build_parser
+from redfuser_cli.parser import COMMANDS, build_parser
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 

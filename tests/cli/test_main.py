@@ -164,6 +164,51 @@ sys.exit(main(["compile", "m.onnx", "-o", {str(tmp_path / "out")!r}]))
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("module", ["argparse", "redfuser.errors", "redfuser_cli.parser", "redfuser.options"])
+def test_an_interrupt_while_modules_are_imported(module: str) -> None:
+    script = f"""
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from redfuser_cli.main import main
+assert {module!r} not in sys.modules
+sys.meta_path.insert(0, Interrupt())
+sys.exit(main(["targets"]))
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
+def test_an_interrupt_that_comes_back_as_another_error(redfuser, driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.sigtimedwait([], 1)
+        except KeyboardInterrupt as error:
+            raise RuntimeError("from TVM") from error
+
+    monkeypatch.setattr(sys.modules["redfuser.driver"], "analyze_model", interrupted)
+    assert redfuser("analyze", "m.onnx", "-q") == (130, "", "interrupted\n")
+
+
+def test_a_caller_that_ignores_interrupts_is_not_overruled() -> None:
+    script = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from redfuser_cli.main import main
+code = main(["targets"])
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(code)
+"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
