@@ -28,7 +28,9 @@ class LoadLimits:
         external_bytes: all external tensor data together.
         nodes: nodes of the graph and its subgraphs, with the body of a function counted wherever it is called.
         depth: nesting of subgraphs (If, Loop, Scan).
-        seconds: reading and normalising, in a process of its own.
+        seconds: of a processor, reading and normalising, in a process of its own; waiting for a busy machine isn't
+            counted.
+        patience: seconds by the clock after which that process is given up, whatever it waits for.
         memory_bytes: address space of that process; 0 means three quarters of the machine's memory.
     """
 
@@ -37,6 +39,7 @@ class LoadLimits:
     nodes: int = 100_000
     depth: int = 16
     seconds: float = 600.0
+    patience: float = 6 * 3600.0
     memory_bytes: int = 0
 
     def memory(self) -> int:

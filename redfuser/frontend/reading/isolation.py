@@ -74,17 +74,21 @@ def prepare_file(
 
 
 def _run(limits: LoadLimits, folder: Path) -> int:
-    """The exit status of a child that works in ``folder``; negative if a signal ended it, SIGXCPU if it was slow."""
+    """The exit status of a child that works in ``folder``; negative if a signal ended it.
+
+    SIGXCPU is that of too much work (:func:`redfuser.frontend.reading.worker.confine`), SIGALRM stands for the end of
+    our patience.
+    """
     places = [place or os.getcwd() for place in sys.path]
     command = [sys.executable, "-P", "-m", "redfuser.frontend.reading.worker", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OPENBLAS_NUM_THREADS": "1"}
     silent = subprocess.DEVNULL
     try:
         return subprocess.run(
-            command, env=environment, stdin=silent, stdout=silent, stderr=silent, timeout=limits.seconds, check=False
+            command, env=environment, stdin=silent, stdout=silent, stderr=silent, timeout=limits.patience, check=False
         ).returncode
     except subprocess.TimeoutExpired:
-        return -signal.SIGXCPU
+        return -signal.SIGALRM
 
 
 def _require_success(path: Path, limits: LoadLimits, status: int) -> None:
@@ -92,8 +96,13 @@ def _require_success(path: Path, limits: LoadLimits, status: int) -> None:
         return
     if status == -signal.SIGXCPU:
         raise ModelError(
-            f"reading {path} took more than {limits.seconds:g} seconds and was stopped",
+            f"reading {path} took more than {limits.seconds:g} seconds of a processor and was stopped",
             "the file is damaged or hostile, or this machine is too slow for it",
+        )
+    if status == -signal.SIGALRM:
+        raise MissingToolError(
+            f"reading {path} wasn't done after {limits.patience:g} seconds and was stopped",
+            "this machine is too busy, or the disk that holds the file doesn't answer",
         )
     if status == -signal.SIGKILL:
         raise MissingToolError(

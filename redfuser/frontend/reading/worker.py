@@ -35,15 +35,15 @@ def confine(limits: LoadLimits) -> None:
     """Bound this process's memory, processor time and files, for good; it leaves no core dump."""
     memory = limits.memory()
     seconds = math.ceil(limits.seconds)
-    for kind, bound in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_FSIZE, memory),
-        (resource.RLIMIT_CORE, 0),
+    for kind, bound, last in (
+        (resource.RLIMIT_AS, memory, memory),
+        (resource.RLIMIT_CPU, seconds, seconds + 1),  # SIGXCPU says why, SIGKILL a second later would not
+        (resource.RLIMIT_FSIZE, memory, memory),
+        (resource.RLIMIT_CORE, 0, 0),
     ):
         _, hard = resource.getrlimit(kind)
-        lowest = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-        resource.setrlimit(kind, (lowest, lowest))
+        lowest = last if hard == resource.RLIM_INFINITY else min(last, hard)
+        resource.setrlimit(kind, (min(bound, lowest), lowest))
 
 
 def _answer(request: Request, folder: Path) -> None:

@@ -82,8 +82,20 @@ def test_a_child_out_of_memory(tmp_path: Path) -> None:
 def test_a_child_out_of_time(tmp_path: Path) -> None:
     path = save(tmp_path, laughs(24))
     limits = LoadLimits(nodes=1 << 60, seconds=1.5)
-    with pytest.raises(ModelError, match=r"more than 1.5 seconds and was stopped"):
+    with pytest.raises(ModelError, match=r"more than 1.5 seconds of a processor and was stopped"):
         prepare_file(path, limits=limits)
+
+
+def test_waiting_is_not_counted_until_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path, single("Relu", {"x": X}))
+    command = tmp_path / "python"
+    command.write_text(f'#!/bin/sh\nsleep 3\nexec {sys.executable} "$@"\n')
+    command.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(command))
+    with pytest.raises(MissingToolError, match=r"wasn't done after 0\.5 seconds"):
+        prepare_file(path, limits=LoadLimits(patience=0.5))
+    # Three seconds of sleep are none of a processor; reading this takes well under three.
+    assert prepare_file(path, limits=LoadLimits(seconds=3)).nodes == 1
 
 
 @pytest.mark.parametrize(
@@ -91,7 +103,8 @@ def test_a_child_out_of_time(tmp_path: Path) -> None:
     [
         (signal.SIGSEGV, ModelError, "crashed .SIGSEGV."),
         (signal.SIGABRT, ModelError, "crashed .SIGABRT."),
-        (signal.SIGXCPU, ModelError, "more than 600 seconds"),
+        (signal.SIGXCPU, ModelError, "more than 600 seconds of a processor"),
+        (signal.SIGALRM, MissingToolError, "wasn't done after 21600 seconds"),
         (signal.SIGKILL, MissingToolError, "was killed"),
     ],
 )
