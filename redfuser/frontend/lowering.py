@@ -11,7 +11,8 @@ from redfuser.errors import UsageError
 from redfuser.frontend.fixing import fix_inputs
 from redfuser.frontend.model import OnnxModel, PreparedModel
 from redfuser.frontend.normalising.normalise import normalise
-from redfuser.frontend.shapes import resolve_shapes
+from redfuser.frontend.outputs import require_outputs
+from redfuser.frontend.shapes import graph_inputs, resolve_shapes
 from redfuser.signature import ANY_SIZE, DimRange, TensorSpec
 
 if TYPE_CHECKING:
@@ -108,11 +109,13 @@ def prepare(
 
     Raises:
         UsageError, DynamicShapeError: see :func:`redfuser.frontend.shapes.resolve_shapes`.
-        ModelError: the graph contradicts itself.
+        ModelError: the graph contradicts itself, or what the model says of its outputs.
     """
     resolved, ranges = resolve_shapes(fix_inputs(model.proto, values or {}), dims, shapes)
     nodes = len(model.proto.graph.node)
-    return PreparedModel(model.path, normalise(resolved), model.digest, model.size, model.opset, nodes, ranges)
+    normal = normalise(resolved)
+    require_outputs(model.proto.graph.output, normal.graph.output, graph_inputs(model.proto))
+    return PreparedModel(model.path, normal, model.digest, model.size, model.opset, nodes, ranges)
 
 
 def lower_prepared(model: PreparedModel) -> LoweredModel:
