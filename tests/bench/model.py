@@ -2,6 +2,7 @@
 
     python -m tests.bench.model MODEL.onnx --dim batch=1 --dim seq=128 --threads 2
     python -m tests.bench.model bert-base-8x512 --layers 2 --threads 1   # a case of configs/workloads/models.toml
+    python -m tests.bench.model bert-base-1x128 --keep compiled --compile-only   # now, and time it later
 
 Calls take turns in blocks, so that other load on the machine falls on both alike; the median of all calls is shown.
 """
@@ -35,10 +36,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--kernels", type=int, default=12, help="rows of the table of kernels")
     parser.add_argument("--unfused", action="store_true", help="leave every cascade as it is")
+    parser.add_argument("--keep", type=Path, help="folder of artifacts: those that are there aren't compiled again")
+    parser.add_argument("--compile-only", action="store_true", help="fill the folder, measure nothing")
     arguments = parser.parse_args()
     use_threads(arguments.threads)
     with model_file(arguments.model, arguments.layers) as path:
-        ours, feeds = compile_model(path, arguments)
+        ours, feeds = kept_model(path, arguments) if arguments.keep else compile_model(path, arguments)
+        if arguments.compile_only:
+            return
         peer = onnx_runtime(path, arguments.threads)
     check(ours.run(feeds), peer(feeds))
     times = interleaved({"redfuser": lambda: ours.run(feeds), "onnxruntime": lambda: peer(feeds)}, arguments.rounds)
@@ -83,6 +88,25 @@ def model_file(model: str, layers: int | None) -> Iterator[Path]:
         path = Path(folder) / "model.onnx"
         path.write_bytes(case.model().SerializeToString())
         yield path
+
+
+def kept_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, dict[str, np.ndarray]]:
+    """The artifact of a model, its sizes and depth in the folder, compiled unless it is there; plausible inputs."""
+    import redfuser
+    from redfuser.artifact.load import load
+    from redfuser.artifact.manifest import MODULE
+    from redfuser.options import parse_dims, parse_shapes
+    from redfuser.oracle import random_inputs
+
+    sizes = [*arguments.dim, *arguments.shape, *([f"layers={arguments.layers}"] if arguments.layers else [])]
+    artifact = arguments.keep / "-".join([Path(arguments.model.removesuffix(".onnx")).name, *sizes])
+    if not artifact.exists():
+        arguments.keep.mkdir(parents=True, exist_ok=True)
+        dims, shapes = parse_dims(arguments.dim), parse_shapes(arguments.shape)
+        redfuser.compile(path, output=artifact, dims=dims, shapes=shapes)
+    loaded = load(artifact)
+    ours = Compiled(artifact / MODULE, [s.name for s in loaded.inputs], [s.name for s in loaded.outputs])
+    return ours, random_inputs(loaded.inputs, 0)
 
 
 def compile_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, dict[str, np.ndarray]]:

@@ -94,9 +94,10 @@ def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[
     integer = recognise_bytes(product, target) if product is not None else None
     if product is not None:
         tiling = choose_tiling(product, target)
-        packing = integer.packing if integer is not None else plan_packing(product, tiling, "packed")
         constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
-        if is_constant(product, constants) and len(loads(product.right)) == 1:
+        known_now = is_constant(product, constants) and len(loads(product.right)) == 1
+        packing = integer.packing if integer is not None else plan_packing(product, tiling, "packed", known_now)
+        if known_now:
             factor = [flat(tensor) for tensor in parameters].index(loads(product.right)[0].tensor)
             parameters[factor] = packing.tensor
         elif isinstance(packing, Packing) and repays(product, packing):

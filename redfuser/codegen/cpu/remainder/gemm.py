@@ -184,20 +184,25 @@ class _Product:
         if packing is None:
             return
         step, itemsize = -(-tiling.width // tiles), numpy_dtype(packing.tensor.dtype).itemsize
-        if step * itemsize > LINE_BYTES:
-            here = packing.address({**self.places, **deep}, self.panel)
-            for line in range(0, tiling.width * itemsize, LINE_BYTES):
-                away = SUMMANDS_AHEAD * tiling.width + line // itemsize
-                self.builder.bring(self.kernel.arrays[packing.tensor], op("add", here, index(away)))
-            return
-        size = packing.depth * tiling.width
+        array, whole_size = self.kernel.arrays[packing.tensor], packing.tensor.size
         first = packing.address({**self.places, **dict.fromkeys(deep, index(0))}, self.panel)
+        if step * itemsize > LINE_BYTES:
+            later = op("min", op("add", packing.summand(deep), index(SUMMANDS_AHEAD)), index(packing.depth - 1))
+            later = op("add", first, op("mul", later, index(packing.strip)))
+            for strip in range(tiling.width // packing.strip):
+                for line in range(0, packing.strip * itemsize, LINE_BYTES):
+                    away = strip * packing.strip_size + line // itemsize
+                    self.builder.bring(array, op("add", later, index(away)))
+            return
+        size = packing.panel_size
+        # The panel after the last is the first, which the next block of rows begins with.
+        after = op("floormod", op("add", first, index(size)), index(whole_size))
         # Summands of all tiles and parts so far; the summand's number counts those of earlier parts once already.
         length = -(-packing.depth // tiling.parts)
         before = op("add", op("mul", self.tile, index(length)), op("mul", self.part, index((tiles - 1) * length)))
         done = op("add", before, packing.summand(deep))
-        ahead = op("min", op("mul", done, index(step)), index(size))
-        self.builder.bring(self.kernel.arrays[packing.tensor], op("add", op("add", first, index(size)), ahead))
+        ahead = op("min", op("mul", done, index(step)), index(size - 1))
+        self.builder.bring(array, op("add", after, ahead))
 
     def _right(self, places: Region, vector: Expr) -> PrimExpr:
         """A vector of the right factor."""
@@ -207,6 +212,8 @@ class _Product:
             return matched(self.kernel.translator.value(self.work.right, region), self.tiling.lanes)
         column = axis("column", self.tiling.width)
         where = op("add", self.packing.address(places.points(), self.panel), column)
+        if self.packing.strip < self.tiling.width:
+            where = op("add", where, op("mul", vector, index(self.packing.strip_size - self.packing.strip)))
         region = Region({**places.spans, column: whole(column)}).along(column, first, self.tiling.lanes)
         value = cast(load(self.packing.tensor, where), self.work.right.dtype)
         return self.kernel.translator.value(value, region)

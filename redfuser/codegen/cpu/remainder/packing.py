@@ -1,10 +1,12 @@
 """The right factor of a matrix product in the order it is read: panels of columns, one row of a panel after another.
 
-The last panel is moved back so that it ends with the matrix: all are full.
+The last panel is moved back so that it ends with the matrix: all are full. A panel may be cut into strips of columns,
+one behind the other: they are read side by side, so that more memory is on its way at once.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -29,18 +31,22 @@ NEAR_BYTES = 2048
 #: … or it would take more memory than this.
 MOST_BYTES = 1 << 28
 
+#: Elements between strips, a cache line of float32: without, strips of a power of two of bytes would meet in the cache.
+GAP = 16
+
 
 @dataclass(frozen=True)
 class Packing:
     """Panels of a right factor.
 
     Args:
-        tensor: ``outer × panels × reduced × width`` elements, flat.
+        tensor: ``outer × panels × strips × reduced × strip`` elements, flat; a gap after each strip if there are some.
         value: the factor as it is stored; half precision isn't widened before it is used.
         outer: axes of independent products that the factor varies with.
         reduced: summed axes.
         column: the axis cut into panels.
         width: columns of a panel.
+        strip: columns of a strip; those of a panel where there is but one.
     """
 
     tensor: Tensor
@@ -49,6 +55,17 @@ class Packing:
     reduced: tuple[Axis, ...]
     column: Axis
     width: int
+    strip: int
+
+    @property
+    def strip_size(self) -> int:
+        """Elements from one strip of a panel to the next."""
+        return self.depth * self.strip + (GAP if self.strip < self.width else 0)
+
+    @property
+    def panel_size(self) -> int:
+        """Elements from one panel to the next."""
+        return self.width // self.strip * self.strip_size
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -63,9 +80,9 @@ class Packing:
 
     def address(self, places: Mapping[Axis, Expr], panel: Expr) -> Expr:
         """Where the first column of a panel's row lies."""
-        digits = [(places[a], a.extent) for a in self.outer]
-        row = _number([*digits, (panel, len(self.starts)), (self.summand(places), self.depth)])
-        return linear(op("mul", row, index(self.width))).expr()
+        number = _number([*((places[a], a.extent) for a in self.outer), (panel, len(self.starts))])
+        row = op("mul", self.summand(places), index(self.strip))
+        return linear(op("add", op("mul", number, index(self.panel_size)), row)).expr()
 
     def summand(self, places: Mapping[Axis, Expr]) -> Expr:
         """Number of a row inside its panel."""
@@ -88,16 +105,27 @@ class Packing:
         """
         values = _matrix(self.value, (*self.outer, *self.reduced, self.column), constants)
         columns = values.reshape(-1, self.depth, self.column.extent)
-        panels = [columns[:, :, start : start + self.width] for start in self.starts]
-        return np.stack(panels, axis=1).reshape(-1)
+        starts = [start + strip for start in self.starts for strip in range(0, self.width, self.strip)]
+        packed = np.zeros((len(columns), len(starts), self.strip_size), values.dtype)
+        rows = packed[:, :, : self.depth * self.strip].reshape(len(columns), len(starts), self.depth, self.strip)
+        for number, start in enumerate(starts):
+            rows[:, number] = columns[:, :, start : start + self.strip]
+        return packed.reshape(-1)
 
 
-def plan_packing(work: Contraction, tiling: Tiling, name: str) -> Packing:
-    """How the right factor of a contraction is packed."""
+def plan_packing(work: Contraction, tiling: Tiling, name: str, in_strips: bool = False) -> Packing:
+    """How the right factor of a contraction is packed.
+
+    Args:
+        in_strips: whether panels are cut into strips of a vector, as the tiling may ask for.
+    """
     value = work.right.args[0] if isinstance(work.right, Op) and work.right.name == "cast" else work.right
     outer = tuple(a for a in work.outer if a in axes_of(value))
-    size = prod(a.extent for a in outer) * tiling.panels(work.column.extent) * work.depth * tiling.width
-    return Packing(Tensor(name, (size,), value.dtype), value, outer, work.reduced, work.column, tiling.width)
+    strip = tiling.lanes if in_strips and tiling.strips else tiling.width
+    empty = Tensor(name, (0,), value.dtype)
+    packing = Packing(empty, value, outer, work.reduced, work.column, tiling.width, strip)
+    size = prod(a.extent for a in outer) * tiling.panels(work.column.extent) * packing.panel_size
+    return dataclasses.replace(packing, tensor=Tensor(name, (size,), value.dtype))
 
 
 def repays(work: Contraction, packing: Packing) -> bool:

@@ -17,6 +17,7 @@ from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
+from redfuser.codegen.cpu.remainder.function import schedule_function
 from redfuser.codegen.cpu.remainder.packing import plan_packing
 from redfuser.codegen.cpu.remainder.tiling import Tiling, choose_tiling
 from redfuser.expr import Expr, Tensor, axis, index, load, op
@@ -155,6 +156,49 @@ def test_the_last_panel_ends_with_the_matrix() -> None:
     right = random(10, 8)
     packed = packing.pack({Tensor("right", (80,), "float32"): right.reshape(-1)}).reshape(3, 10, 3)
     np.testing.assert_array_equal(packed[2], right[:, 5:8])
+
+
+def test_a_panel_that_is_read_once_is_cut_into_strips() -> None:
+    """On AVX2, where it was measured; not where several tiles read it from the cache."""
+    assert choose_tiling(recognised(1, 4096, 64), target("cpu-avx2")).strips
+    assert not choose_tiling(recognised(128, 4096, 64), target("cpu-avx2")).strips
+    assert not choose_tiling(recognised(1, 4096, 64), target("cpu-avx512")).strips
+
+
+def test_strips_lie_one_behind_the_other() -> None:
+    product = found(summed(op("mul", load(LEFT, M, K), load(RIGHT, K, N))))
+    assert product is not None
+    tiling = Tiling(1, 2, 3, strips=True)
+    assert plan_packing(product, tiling, "packed").strip == tiling.width  # packed on the call
+    packing = plan_packing(product, tiling, "packed", in_strips=True)
+    right = random(10, 8)
+    packed = packing.pack({Tensor("right", (80,), "float32"): right.reshape(-1)})
+    assert packed.size == packing.tensor.size and packing.strip_size > 30
+    strips = packed.reshape(2, 2, -1)[:, :, :30].reshape(2, 2, 10, 3)
+    np.testing.assert_array_equal(strips[0, 1], right[:, 3:6])
+    np.testing.assert_array_equal(strips[1, 0], right[:, 2:5])
+
+
+@pytest.mark.parametrize("name", ["cpu-avx512", "cpu-avx2"])
+@pytest.mark.parametrize("rows", [1, 2, 64], ids=["one-row", "one-tile", "many-tiles"])
+def test_no_prefetch_leaves_the_packed_factor(name: str, rows: int) -> None:
+    """Of an address that is mapped nowhere a processor looks for the page each time: eight times as long for all."""
+    x = variable("x", rows, 64)
+    module = legalised([x], lambda: relax.op.matmul(x, relax.const(random(64, 96))))
+    (function,) = (f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    scheduled = schedule_function(function, (False, True), target(name))
+    assert scheduled.packing is not None
+    bounds, found = tvm.arith.Analyzer(), []
+
+    def visit(node: object) -> None:
+        if isinstance(node, tvm.tirx.For):
+            bounds.bind(node.loop_var, tvm.ir.Range.from_min_extent(node.min, node.extent))
+        if isinstance(node, tvm.tirx.BufferLoad) and node.buffer.name.startswith("packed"):
+            found.append(node.indices[0])
+
+    tvm.tirx.stmt_functor.pre_order_visit(scheduled.function.body, lambda node: visit(node) or True)
+    limits = [bounds.const_int_bound(i).max_value for i in found if not isinstance(i, tvm.tirx.Ramp)]
+    assert limits and max(limits) < scheduled.packing.tensor.size
 
 
 # ------------------------------------------------------------------------------------------------ numbers
