@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from redfuser.api import beside
     from redfuser.driver import tune_model
+    from redfuser.records import encode
     from redfuser.tuning.record import MEASURED
 
     output: Path = arguments.output or beside(arguments.model, ".lock")
@@ -58,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     write_lock(lock, output)
     if arguments.format == "json":
-        measured = {name: {key: getattr(record, key) for key in MEASURED} for name, record in lock.kernels.items()}
+        measured = {
+            name: {key: encode(getattr(record, key)) for key in MEASURED} for name, record in lock.kernels.items()
+        }
         print_json({"schema": "redfuser.tune/1", "output": str(output), "lock": lock.as_data(), "measured": measured})
         return 0
     for name, record in lock.kernels.items():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
@@ -18,7 +19,7 @@ from redfuser.codegen.backend import Assembly, Backend, Kernel, Placement
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import lower_prepared, prepare_file
-from redfuser.fusion import Outcome, fuse, plan, product_maker
+from redfuser.fusion import Outcome, ProductMaker, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import (
     describe_cascade,
@@ -65,9 +66,9 @@ def compile_analysis(
         if options.strict:
             _require_all(analysis, outcomes)
         progress.stage("generate the module")
-        products = product_maker(options, backend, progress)
+        products = ProductMaker(options, backend, progress)
         assembly = backend.assemble(analysis.lowered.module, _placements(analysis, outcomes), products)
-    report = _report(analysis, outcomes, options, assembly.kernels)
+    report = _report(analysis, outcomes, options, products.made)
     kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     kernels += assembly.kernels
     rest = [KernelFiles("remainder", assembly.texts)] if assembly.texts else []
@@ -78,7 +79,7 @@ def compile_analysis(
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,
         dims=analysis.lowered.dims,
-        tuning_lock=_lock(analysis, options, outcomes).to_json(),
+        tuning_lock=_lock(analysis, options, outcomes, products.made).to_json(),
         dump=_dump(analysis, outcomes, kernels, assembly, report),
     )
 
@@ -100,7 +101,11 @@ def tune_model(
     _require_supported(analysis, options)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
-    return _lock(analysis, options, outcomes), _report(analysis, outcomes, options)
+        progress.stage("schedule products")
+        products = ProductMaker(options, backend, progress)
+        backend.find_products(analysis.lowered.module, _placements(analysis, outcomes), products)
+    lock = _lock(analysis, options, outcomes, products.made)
+    return lock, _report(analysis, outcomes, options, products.made)
 
 
 def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
@@ -219,7 +224,7 @@ def _report(
     analysis: Analysis,
     outcomes: Mapping[Cascade, Outcome],
     options: CompileOptions,
-    products: Sequence[Kernel] = (),
+    products: Mapping[str, Outcome] = MappingProxyType({}),
 ) -> FusionReport:
     onnx, lowered = analysis.onnx, analysis.lowered
     info = ModelInfo(onnx.path.name, onnx.digest, onnx.opset, onnx.nodes, lowered.inputs, lowered.outputs)
@@ -246,13 +251,23 @@ def _report(
     for number, rejected in enumerate(analysis.detection.rejected):
         members = [analysis.graph.definitions[name] for name in rejected.members]
         entries.append(describe_rejected(f"rejected_{number}", rejected, members))
-    listed = tuple(describe_product(k.program.name, k.program.schedule, k.resources) for k in products)
+    listed = tuple(
+        describe_product(name, o.kernel.program.schedule, o.kernel.resources, describe_choice(o.record), o.time)
+        for name, o in products.items()
+        if o.kernel is not None and o.record is not None
+    )
     return FusionReport(info, describe_target(options.target), tuple(entries), listed)
 
 
-def _lock(analysis: Analysis, options: CompileOptions, outcomes: Mapping[Cascade, Outcome]) -> TuningLock:
+def _lock(
+    analysis: Analysis,
+    options: CompileOptions,
+    outcomes: Mapping[Cascade, Outcome],
+    products: Mapping[str, Outcome],
+) -> TuningLock:
     names = analysis.distinct()
-    return TuningLock.make(options.target, {names[c]: o.record for c, o in outcomes.items() if o.record is not None})
+    named = {names[cascade]: outcome for cascade, outcome in outcomes.items()} | dict(products)
+    return TuningLock.make(options.target, {name: o.record for name, o in named.items() if o.record is not None})
 
 
 def _dump(

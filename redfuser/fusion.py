@@ -6,19 +6,22 @@ why exceptions of every kind are caught here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Backend, Kernel, ProductMaker
+from redfuser.codegen.backend import Backend, Kernel
+from redfuser.codegen.refusal import reason_of
 from redfuser.errors import LockMissError, MissingToolError
 from redfuser.options import CompileOptions, Progress
 from redfuser.reason import Reason
 from redfuser.records import digest
 from redfuser.report.value import Time, Traffic
 from redfuser.tile.ir import Schedule
+from redfuser.tile.untuned.choice import Choice
 from redfuser.tuning.record import Record, ScheduleRecord
 
 if TYPE_CHECKING:
@@ -90,7 +93,7 @@ def plan(
     except (LockMissError, MissingToolError):
         raise
     except Exception as failure:
-        return replace(outcome, reason=_reason(failure))
+        return replace(outcome, reason=reason_of(failure))
 
 
 def with_precision(cascade: Cascade) -> Cascade:
@@ -118,25 +121,31 @@ def fuse(
         LockMissError: the lock must decide and doesn't, or another kernel came of what it says.
         MissingToolError: what should decide can't be reached.
     """
+    from redfuser.tuning.settle import Attempt, settle
+
     outcome = plan(cascade, name, options, choose, memo)
     if outcome.record is not None and not outcome.record.fused:
         return replace(outcome, reason=_unprofitable(outcome.record))
     if outcome.precise is None or outcome.derivation is None or outcome.record is None or outcome.schedule is None:
         return outcome
-    reasons = []
-    for schedule in (outcome.schedule, *backend.alternatives(outcome.precise, outcome.derivation)):
+    first = Choice(outcome.schedule, outcome.record.told.why)
+    others = backend.choices(outcome.precise, outcome.derivation)
+    line = (first, *(choice for choice in others if ScheduleRecord.of(choice.schedule) != outcome.record.schedule))
+    refused: list[Reason] = []
+    for choice in line:
         try:
-            kernel = _generate(outcome.precise, name, outcome.derivation, schedule, options.seed, backend)
+            kernel = _generate(outcome.precise, name, outcome.derivation, choice.schedule, options.seed, backend)
         except Exception as failure:
-            reasons.append(_reason(failure))
+            refused.append(reason_of(failure))
             continue
         break
     else:
-        return replace(outcome, record=None, reason=reasons[0])
+        return replace(outcome, record=None, reason=refused[0])
     if kernel.error is not None and not kernel.error.passed:
         reason = Reason("check-failed", "the kernel's numbers don't meet the accuracy rule", str(kernel.error))
         return replace(outcome, record=None, reason=reason)
-    record = replace(outcome.record, schedule=ScheduleRecord.of(schedule))
+    attempt = Attempt(line, refused, kernel)
+    record = settle(outcome.record, outcome.precise, outcome.derivation, attempt, options)
     return replace(outcome, kernel=kernel, record=_sealed(record, kernel, options))
 
 
@@ -146,23 +155,45 @@ def _unprofitable(record: Record) -> Reason:
     return Reason("slower-fused", "the unfused graph was measured to be faster", witness)
 
 
-def product_maker(options: CompileOptions, backend: Backend, progress: Progress) -> ProductMaker:
-    """Makes kernels of lone matrix products, which locks and tuning leave alone; notes what stays without one."""
-    plain = replace(options, lock=None, locked=False)
-    memo: Memo = {}
+@dataclass
+class ProductMaker:
+    """Makes kernels of lone matrix products, which tuning leaves alone; notes what stays without one.
 
-    def make(cascade: Cascade, name: str) -> Kernel | None:
-        outcome = fuse(cascade, name, plain, backend, memo=memo)
+    Args:
+        options: of the compile.
+        backend: of the options' target.
+        progress: is told.
+        made: what became of each product, by name.
+    """
+
+    options: CompileOptions
+    backend: Backend
+    progress: Progress
+    made: dict[str, Outcome] = field(default_factory=dict)
+    memo: Memo = field(default_factory=dict)
+
+    def __call__(self, cascade: Cascade, name: str) -> Kernel | None:
+        """The kernel of a product, a canonical cascade.
+
+        Raises:
+            LockMissError, MissingToolError: see :func:`fuse`.
+        """
+        from redfuser.tuning.choose import by_lock_or_rule
+
+        choose = partial(by_lock_or_rule, options=self.options)
+        self.made[name] = outcome = fuse(cascade, name, self.options, self.backend, choose, self.memo)
         if outcome.reason is not None:
-            progress.note(f"{name} is left to TVM: {outcome.reason}")
+            self.progress.note(f"{name} is left to TVM: {outcome.reason}")
         return outcome.kernel
-
-    return make
 
 
 def _sealed(record: Record, kernel: Kernel, options: CompileOptions) -> Record:
     """The record with its kernel's digest, which must be the one locked."""
     sha256 = digest(kernel.texts)
+    if options.locked and not record.told.locked:
+        raise LockMissError(
+            f"the tuning lock has no schedule for {kernel.program.name}", "tune again: redfuser tune MODEL -o LOCK"
+        )
     if options.locked and record.kernel != sha256:
         raise LockMissError(
             f"{kernel.program.name} isn't the kernel that was locked: the generator has changed since",
@@ -179,12 +210,3 @@ def _generate(
     program = build(cascade, derivation, schedule, name)
     verify(program)
     return backend.generate(program, seed)
-
-
-def _reason(failure: Exception) -> Reason:
-    """A stage's own reason where it gave one; otherwise what it said."""
-    reason = getattr(failure, "reason", None)
-    if isinstance(reason, Reason):
-        return reason
-    text = " ".join(str(failure).split()) or type(failure).__name__
-    return Reason("generation-failed", "no kernel could be generated", f"{type(failure).__name__}: {text[:400]}")

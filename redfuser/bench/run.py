@@ -19,7 +19,7 @@ from redfuser.bench.timing import interleaved
 from redfuser.bench.workload import Case, known_case
 from redfuser.driver import analyze, compile_analysis
 from redfuser.errors import UsageError
-from redfuser.fusion import product_maker
+from redfuser.fusion import ProductMaker
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_target
 from redfuser.report.value import FusionReport
@@ -129,7 +129,7 @@ class Bench:
         from redfuser.codegen.backends import backend_for
 
         with backend_for(self.options.target, self.options.fp32) as backend:
-            products = product_maker(self.options, backend, self.progress)
+            products = ProductMaker(self.options, backend, self.progress)
             return backend.assemble(analysis.lowered.module, [], products).write
 
     def load(self, analysis: Analysis, write: Any, feeds: Mapping[str, Any]) -> Side:

@@ -13,7 +13,8 @@ from redfuser.artifact.contents import KernelFiles
 from redfuser.cascade.model import Cascade
 from redfuser.records import to_text
 from redfuser.report.value import NumericError
-from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.ir import TileProgram
+from redfuser.tile.untuned.choice import Choice
 
 if TYPE_CHECKING:
     from tvm import IRModule
@@ -56,7 +57,7 @@ class Placement:
 
 
 #: Makes the kernel of a lone matrix product, a canonical cascade, under a name; None leaves it to the back end.
-ProductMaker = Callable[[Cascade, str], Kernel | None]
+MakeProduct = Callable[[Cascade, str], Kernel | None]
 
 
 class Assembly(Protocol):
@@ -96,11 +97,8 @@ class Backend(Protocol):
             MissingToolError: this machine lacks what code is generated with.
         """
 
-    def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
-        """How to compute a cascade, untuned."""
-
-    def alternatives(self, cascade: Cascade, derivation: Derivation) -> tuple[Schedule, ...]:
-        """What to try, in this order, where no kernel comes of :meth:`schedule`."""
+    def choices(self, cascade: Cascade, derivation: Derivation) -> tuple[Choice, ...]:
+        """How to compute a cascade untuned: what to try, in this order, until a kernel comes of it; at least one."""
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
         """Code of one kernel, checked as far as this machine can. Raises whatever says why there is none.
@@ -109,8 +107,11 @@ class Backend(Protocol):
             seed: of the inputs it is checked on.
         """
 
+    def find_products(self, module: IRModule, placements: Sequence[Placement], products: MakeProduct) -> None:
+        """Have the kernels made of all products that :meth:`assemble` would ask for, and nothing else."""
+
     def assemble(
-        self, module: IRModule, placements: Sequence[Placement], products: ProductMaker | None = None
+        self, module: IRModule, placements: Sequence[Placement], products: MakeProduct | None = None
     ) -> Assembly:
         """The whole model: kernels in their places, the rest compiled.
 

@@ -26,7 +26,7 @@ from redfuser.report.value import (
 from redfuser.report.writing import Writer
 from redfuser.targets import CpuTarget, Target
 from redfuser.tile.ir import Schedule
-from redfuser.tuning.record import Record
+from redfuser.tuning.record import Record, SpaceRecord
 
 
 def describe_target(target: Target) -> TargetInfo:
@@ -76,17 +76,34 @@ def describe_cascade(
     )
 
 
-def describe_product(name: str, schedule: Schedule, resources: Mapping[str, int]) -> ProductEntry:
+def describe_product(
+    name: str,
+    schedule: Schedule,
+    resources: Mapping[str, int],
+    choice: ChoiceEntry | None = None,
+    time: Time | None = None,
+) -> ProductEntry:
     """Of a matrix product outside every cascade."""
-    return ProductEntry(name, schedule.strategy, _flat(schedule), resources)
+    return ProductEntry(name, schedule.strategy, _flat(schedule), resources, choice, time)
 
 
-def describe_choice(record: Record) -> ChoiceEntry | None:
-    """How a schedule was chosen, if it was by measuring."""
-    space = record.space
-    if space is None or record.how != "measured":
-        return None
-    return ChoiceEntry(record.trials, record.noise, space.points, space.candidates, space.excluded, record.gain)
+def describe_choice(record: Record) -> ChoiceEntry:
+    """How a schedule was chosen."""
+    told, space = record.told, record.space or SpaceRecord(0, 0)
+    return ChoiceEntry(
+        timed=record.trials,
+        noise=record.noise,
+        points=space.points,
+        candidates=space.candidates,
+        excluded=space.excluded,
+        gain=record.gain,
+        how="measured" if record.how == "measured" else "rule" if record.space is None else "modelled",
+        locked=told.locked,
+        why=told.why,
+        compiled=told.compiled,
+        refused=told.refused,
+        next_us=told.next_us,
+    )
 
 
 def describe_rejected(name: str, rejected: Rejected, members: Sequence[Definition]) -> CascadeEntry:

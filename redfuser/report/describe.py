@@ -8,7 +8,15 @@ from redfuser.binding import USUAL_SIZE
 from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.document import Block, Document, Section
 from redfuser.report.paper import derivation_lines
-from redfuser.report.value import CascadeEntry, FusionReport, NumericError, ProductEntry, Traffic
+from redfuser.report.value import (
+    CascadeEntry,
+    ChoiceEntry,
+    FusionReport,
+    NumericError,
+    ProductEntry,
+    Time,
+    Traffic,
+)
 
 HEADER = ("cascade", "kind", "verdict", "strategy", "memory traffic", "time", "why not")
 
@@ -113,7 +121,7 @@ def _section(entry: CascadeEntry) -> Section:
     if entry.traffic is not None:
         blocks.append(Block("memory traffic", tuple(_traffic(entry.traffic))))
     if entry.time is not None:
-        blocks.append(Block("time", (f"{entry.time.value_us:.4g} us ({entry.time.how})",)))
+        blocks.append(_time(entry.time, entry.choice))
     if entry.resources:
         blocks.append(_resources(entry))
     if entry.error is not None:
@@ -126,11 +134,25 @@ def _section(entry: CascadeEntry) -> Section:
 
 
 def _product(entry: ProductEntry) -> Section:
-    return Section(f"{entry.id}: matrix product", (Block("schedule", (_schedule(entry),)), _resources(entry)))
+    how = (str(entry.choice),) if entry.choice is not None else ()
+    time = (_time(entry.time, entry.choice),) if entry.time is not None else ()
+    return Section(
+        f"{entry.id}: matrix product", (Block("schedule", (_schedule(entry), *how)), *time, _resources(entry))
+    )
 
 
 def _schedule(entry: CascadeEntry | ProductEntry) -> str:
     return f"{entry.strategy}: {', '.join(f'{name} {value}' for name, value in sorted(entry.schedule.items()))}"
+
+
+def _time(time: Time, choice: ChoiceEntry | None) -> Block:
+    """One execution, and beside it what it was chosen before."""
+    after = (
+        f", the next {'in line' if choice.how == 'rule' else 'best'} {choice.next_us:.4g} us"
+        if choice and choice.next_us
+        else ""
+    )
+    return Block("time", (f"{time.value_us:.4g} us ({time.how}{after})",))
 
 
 def _resources(entry: CascadeEntry | ProductEntry) -> Block:

@@ -69,30 +69,58 @@ class Time:
 
 @dataclass(frozen=True)
 class ChoiceEntry:
-    """How a schedule was chosen by measuring.
+    """How a schedule was chosen.
 
     Args:
         timed: candidates timed, of which it was the fastest or as fast as the fastest; 0 where a lock says so.
         noise: relative spread of its times.
-        points: schedules there are.
+        points: schedules surveyed; 0 where a rule chose without.
         candidates: those of them that obey every constraint.
         excluded: text of a constraint -> how many broke it.
         gain: how many times longer the same takes unfused; 0 where that wasn't measured.
+        how: by times measured, by times modelled, or by a rule.
+        locked: whether a lock says so.
+        why: the rule in words.
+        compiled: schedules compiled for it, where a compiler may refuse some.
+        refused: what is wrong with a schedule -> how many of those compiled were refused for it.
+        next_us: modelled time of the runner-up; for a rule, of the next in line; 0 where none is known.
     """
 
-    timed: int
-    noise: float
-    points: int
-    candidates: int
+    timed: int = 0
+    noise: float = 0.0
+    points: int = 0
+    candidates: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)
     gain: float = 0.0
+    how: Literal["measured", "modelled", "rule"] = "measured"
+    locked: bool = False
+    why: str = ""
+    compiled: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    next_us: float = 0.0
 
     def __str__(self) -> str:
-        reasons = ", ".join(f"{count:,} {text}" for text, count in self.excluded.items())
-        space = f"{self.candidates:,} of {self.points:,} candidates" + (f": {reasons}" if reasons else "")
-        unfused = f"; unfused {self.gain:.2f} times as long" if self.gain else ""
-        timed = f"the fastest of {self.timed} timed, ±{self.noise:.0%}" if self.timed else "the fastest, says the lock"
-        return f"{timed}{unfused}; {space}"
+        parts = [self._how()]
+        if self.gain:
+            parts.append(f"unfused {self.gain:.2f} times as long")
+        if self.refused:
+            parts.append(f"{sum(self.refused.values())} of {self.compiled} compiled refused: {_counts(self.refused)}")
+        if self.points:
+            reasons = f": {_counts(self.excluded)}" if self.excluded else ""
+            parts.append(f"{self.candidates:,} of {self.points:,} candidates{reasons}")
+        return "; ".join(parts)
+
+    def _how(self) -> str:
+        if self.how == "rule":
+            return "by rule, says the lock" if self.locked else f"by rule: {self.why}"
+        if self.how == "modelled":
+            fitting = self.compiled - sum(self.refused.values())
+            return f"the least modelled time{', says the lock' if self.locked else f' of {fitting} that fit'}"
+        return f"the fastest of {self.timed} timed, ±{self.noise:.0%}" if self.timed else "the fastest, says the lock"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {text}" for text, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -128,7 +156,7 @@ class CascadeEntry:
         exactness: ``exact`` or ``reordered-rounding``; null where nothing is claimed.
         strategy: ``single-segment``, ``multi-segment``, ``resident`` or ``unfused``.
         schedule: the choices made, by name.
-        choice: how they were made; null where nothing was measured.
+        choice: how they were made; null where none were.
         boundaries: where the cascade ends although a reduction that uses it follows.
         resources: what the compiler says of the kernel: registers, shared memory, spills and the like, by name.
     """
@@ -168,13 +196,15 @@ class ProductEntry:
 
     Args:
         id: of the kernel.
-        strategy, schedule, resources: as for a :class:`CascadeEntry`.
+        strategy, schedule, resources, choice, time: as for a :class:`CascadeEntry`.
     """
 
     id: str
     strategy: str
     schedule: Mapping[str, bool | int | float | str]
     resources: Mapping[str, int] = field(default_factory=dict)
+    choice: ChoiceEntry | None = None
+    time: Time | None = None
 
 
 @dataclass(frozen=True)

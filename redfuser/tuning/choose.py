@@ -14,7 +14,7 @@ from redfuser.options import CompileOptions, Progress
 from redfuser.targets import CpuTarget
 from redfuser.tile.traffic import traffic
 from redfuser.tuning.cost import modelled_us
-from redfuser.tuning.record import Record, ScheduleRecord
+from redfuser.tuning.record import Record, ScheduleRecord, Told
 from redfuser.tuning.task import Task
 
 Chooser = Callable[[Task], Record]
@@ -29,10 +29,21 @@ class Tuning(Protocol):
 
 def untuned(task: Task, options: CompileOptions) -> Record:
     """The target's own choice, its time modelled."""
-    schedule = backend_for(options.target).schedule(task.precise, task.derivation)
+    first = backend_for(options.target).choices(task.precise, task.derivation)[0]
     return Record(
-        cascade_digest(task.cascade), ScheduleRecord.of(schedule), "modelled", time_us=_foreseen(task, options)
+        cascade=cascade_digest(task.cascade),
+        schedule=ScheduleRecord.of(first.schedule),
+        how="modelled",
+        time_us=_foreseen(task, options),
+        told=Told(first.why),
     )
+
+
+def by_lock_or_rule(task: Task, options: CompileOptions) -> Record:
+    """The lock's, else the target's own choice: what has no kernel has no place in a lock either."""
+    usable = options.lock is not None and not options.lock.obstacle(options.target)
+    record = options.lock.find(cascade_digest(task.cascade), task.name) if options.lock and usable else None
+    return untuned(task, options) if record is None else record.decided(_foreseen(task, options))
 
 
 def _foreseen(task: Task, options: CompileOptions) -> float:
@@ -52,17 +63,11 @@ def chooser(options: CompileOptions, progress: Progress) -> Iterator[Chooser]:
         tuner = stack.enter_context(_tuner(options, progress)) if options.tune_seconds else None
 
         def choose(task: Task) -> Record:
-            digest = cascade_digest(task.cascade)
-            record = options.lock.find(digest) if options.lock is not None and not obstacle else None
-            if record is not None:
-                return record.decided(_foreseen(task, options))
-            if options.locked:
-                raise LockMissError(
-                    f"the tuning lock has no schedule for {task.name}", "tune again: redfuser tune MODEL -o LOCK"
-                )
+            record = by_lock_or_rule(task, options)
             # Sizes that are known on the call only give no time to measure.
-            found = tuner.tune(task) if tuner is not None and not dims_in(task.cascade) else None
-            return found or untuned(task, options)
+            if record.told.locked or options.locked or tuner is None or dims_in(task.cascade):
+                return record
+            return tuner.tune(task) or record
 
         yield choose
 

@@ -8,14 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from redfuser.cascade.identity import cascade_digest
+from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Backend, Kernel
 from redfuser.codegen.backends import backend_for
-from redfuser.codegen.refusal import FAILURES
+from redfuser.codegen.gpu.product_schedule import product_shape, product_us
+from redfuser.codegen.refusal import FAILURES, counted, reason_of
 from redfuser.options import CompileOptions, Progress
+from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
+from redfuser.tile.ir import TileProgram
 from redfuser.tuning.cost import Cost
 from redfuser.tuning.costs.gpu import Footprint, GpuModel
-from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord
+from redfuser.tuning.record import Record, ScheduleRecord, SpaceRecord, Told
 from redfuser.tuning.spaces import space_of
 from redfuser.tuning.spaces.space import Candidate, Survey
 from redfuser.tuning.task import Task
@@ -32,6 +36,15 @@ class Passed:
     candidate: Candidate
     kernel: Kernel
     cost: Cost
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """A space, those of its candidates that fit by their compiler's report, and why the others compiled don't."""
+
+    survey: Survey
+    passed: tuple[Passed, ...]
+    refused: tuple[Reason, ...]
 
 
 @contextmanager
@@ -52,25 +65,32 @@ class Foresight:
 
     def tune(self, task: Task) -> Record | None:
         """The candidate of least modelled cost among those that pass; ``None`` if none does."""
-        survey, passed = self.passed(task, KEPT)
-        if not passed:
+        sifted = self.sift(task, KEPT)
+        if not sifted.passed:
             return None
-        best = min(passed, key=lambda each: rating(each.cost))
+        best, *others = sorted(sifted.passed, key=lambda each: rating(each.cost))
+        told = Told(
+            compiled=len(sifted.passed) + len(sifted.refused),
+            refused=counted(sifted.refused),
+            next_us=round(others[0].cost.us, 3) if others else 0.0,
+        )
         return Record(
             cascade=cascade_digest(task.cascade),
             schedule=ScheduleRecord.of(best.candidate.schedule),
             how="modelled",
             time_us=round(best.cost.us, 3),
-            space=SpaceRecord.of(survey),
+            space=SpaceRecord.of(sifted.survey),
+            told=told,
         )
 
-    def passed(self, task: Task, wanted: int) -> tuple[Survey, list[Passed]]:
-        """The space, and its most promising candidates that pass the gate; fewer where the time doesn't suffice."""
+    def sift(self, task: Task, wanted: int) -> Sifted:
+        """The most promising candidates that pass the gate; fewer where the time doesn't suffice."""
         self.progress.stage(f"tune {task.name}")
         survey = space_of(task.precise, task.derivation, self.target, self.options.fp32).survey()
         self.progress.note(str(survey))
         end = time.monotonic() + max(self.end - time.monotonic(), 0.0) / task.left
         passed: list[Passed] = []
+        refused: list[Reason] = []
         ranked = rank(survey, self.model)[: self.options.trials]
         lasted = 0.0
         for candidate in ranked:
@@ -82,12 +102,30 @@ class Foresight:
                 kernel = self.backend.generate(candidate.program, self.options.seed)
             except FAILURES as failure:
                 self.progress.note(f"skipped {candidate.schedule.as_dict()}: {failure}")
+                refused.append(reason_of(failure))
                 continue
             finally:
                 lasted = time.monotonic() - begin
             passed.append(Passed(candidate, kernel, self.model.cost(candidate.program, footprints(kernel))))
             self.progress.step(len(passed), min(wanted, len(ranked)))
-        return survey, passed
+        return Sifted(survey, tuple(passed), tuple(refused))
+
+
+def foreseen_us(cascade: Cascade, program: TileProgram, model: GpuModel, kernel: Kernel | None = None) -> float:
+    """The modelled time of a schedule, whoever chose it, in microseconds.
+
+    Args:
+        cascade: in the precision it is computed in.
+        program: of the schedule.
+        kernel: of the program, whose compiler's report counts; estimated from the scripts without it.
+
+    Raises:
+        Refused: no script comes of the program.
+    """
+    shape = product_shape(cascade)
+    if shape is not None:
+        return round(product_us(shape, program.schedule, model.target), 3)
+    return round(model.cost(program, footprints(kernel) if kernel is not None else ()).us, 3)
 
 
 def footprints(kernel: Kernel) -> list[Footprint]:

@@ -73,16 +73,17 @@ def exporting(options: CompileOptions, progress: Progress, folder: Path) -> Iter
     with foresight(options, progress) as found:
 
         def choose(task: Task) -> Record:
-            survey, passed = found.passed(task, CANDIDATES)
+            sifted = found.sift(task, CANDIDATES)
             moved = traffic(task.cascade)
             candidates = []
-            for number, each in enumerate(passed):
+            for number, each in enumerate(sifted.passed):
                 code = replace(each.kernel.code, name=f"{task.name}_{number}")
                 size = moved.read_bytes + moved.write_bytes
                 tf32 = options.fp32 == "tf32"
                 kernels.append(BundledKernel(classify(task.cascade), size, each.candidate.program, code, tf32))
                 candidates.append(GpuCandidate(ScheduleRecord.of(each.candidate.schedule), code.name))
-            tasks.append(GpuTask(task.name, cascade_digest(task.cascade), SpaceRecord.of(survey), tuple(candidates)))
+            space = SpaceRecord.of(sifted.survey)
+            tasks.append(GpuTask(task.name, cascade_digest(task.cascade), space, tuple(candidates)))
             return untuned(task, options)
 
         yield choose

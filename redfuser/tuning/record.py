@@ -20,7 +20,7 @@ CODE_TOOLS = ("apache-tvm", "redfuser")
 #: A kernel may take so much longer than the unfused graph before it is given up: less can't be told from noise.
 TOLERATED = 0.05
 #: What differs from one tuning to the next though it chooses the same. Locks leave it out.
-MEASURED = ("time_us", "noise", "trials", "gain")
+MEASURED = ("time_us", "noise", "trials", "gain", "told")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,25 @@ class SpaceRecord:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a report tells of a choice, and a lock doesn't.
+
+    Args:
+        why: the rule that made it, in words; empty where times did.
+        locked: whether a lock gave it.
+        compiled: schedules compiled for it, where a compiler may refuse some.
+        refused: what is wrong with a schedule -> how many of those compiled were refused for it.
+        next_us: modelled time of the runner-up, or of the next in line; 0 where none is known.
+    """
+
+    why: str = ""
+    locked: bool = False
+    compiled: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    next_us: float = 0.0
+
+
+@dataclass(frozen=True)
 class Record:
     """The schedule chosen for one cascade, and how it was. Records are equal if they decide the same.
 
@@ -78,6 +97,7 @@ class Record:
         noise: relative spread of the times measured.
         trials: how many candidates were timed for this record; 0 for one that comes from a lock.
         gain: how many times longer the same part of the model takes unfused; 0 where that wasn't measured.
+        told: what else a report tells of the choice.
     """
 
     cascade: str
@@ -90,10 +110,11 @@ class Record:
     noise: float = field(default=0.0, compare=False)
     trials: int = field(default=0, compare=False)
     gain: float = field(default=0.0, compare=False)
+    told: Told = field(default_factory=Told, compare=False)
 
     def decided(self, modelled_us: float) -> Record:
         """What a lock tells of the record, with a time from a model."""
-        return replace(self, time_us=modelled_us, noise=0.0, trials=0, gain=0.0)
+        return replace(self, time_us=modelled_us, noise=0.0, trials=0, gain=0.0, told=Told(locked=True))
 
     def against_unfused(self, gain: float) -> Record:
         """The record, a gain having been measured: what is slower fused stays unfused."""
@@ -123,8 +144,11 @@ class TuningLock:
         """The lock of records found for a target with the tools installed here."""
         return TuningLock(SCHEMA, target.name, digest(target), code_tools(target), kernels)
 
-    def find(self, cascade: str) -> Record | None:
-        """The record of a cascade, by its digest."""
+    def find(self, cascade: str, name: str = "") -> Record | None:
+        """The record of a cascade, by its digest; that of this kernel's name where equal ones have several."""
+        named = self.kernels.get(name)
+        if named is not None and named.cascade == cascade:
+            return named
         return next((record for record in self.kernels.values() if record.cascade == cascade), None)
 
     def obstacle(self, target: Target) -> str:

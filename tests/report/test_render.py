@@ -7,7 +7,7 @@ from redfuser.report import html, markdown, terminal
 from redfuser.report.ascii import to_ascii
 from redfuser.report.describe import bytes_text, describe_report, summary_lines
 from redfuser.report.document import plain
-from redfuser.report.value import FusionReport, ProductEntry
+from redfuser.report.value import ChoiceEntry, FusionReport, ProductEntry, Time
 
 
 def test_the_terminal_shows_what_a_person_asks_for(report: FusionReport) -> None:
@@ -36,6 +36,42 @@ def test_products_outside_cascades_tell_their_schedule(report: FusionReport) -> 
     text = terminal.render(describe_report(replace(report, products=(product,))), details=True)
     for expected in ("product_0: matrix product", "single-segment: stages 3, tile_m 64", "registers 120, threads 128"):
         assert expected in text, text
+
+
+SURVEYED = {"points": 1536, "candidates": 412, "excluded": {"over shared memory": 1024, "over registers": 100}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "time"),
+    [
+        (
+            ChoiceEntry(**SURVEYED, how="modelled", compiled=9, refused={"spill": 4, "over threads": 1}, next_us=13.1),
+            "the least modelled time of 4 that fit; 5 of 9 compiled refused: 4 spill, 1 over threads; "
+            "412 of 1,536 candidates: 1,024 over shared memory, 100 over registers\n"
+            "  time\n    12.3 us (modelled, the next best 13.1 us)",
+        ),
+        (
+            ChoiceEntry(how="rule", why="16 rows a block", compiled=1, next_us=13.1),
+            "by rule: 16 rows a block\n  time\n    12.3 us (modelled, the next in line 13.1 us)",
+        ),
+        (
+            ChoiceEntry(**SURVEYED, how="modelled", locked=True),
+            "the least modelled time, says the lock; "
+            "412 of 1,536 candidates: 1,024 over shared memory, 100 over registers\n  time\n    12.3 us (modelled)",
+        ),
+        (ChoiceEntry(how="rule", locked=True), "by rule, says the lock\n  time\n    12.3 us (modelled)"),
+        (ChoiceEntry(6, 0.02), "the fastest of 6 timed, ±2%\n  time\n    12.3 us (modelled)"),
+    ],
+    ids=["modelled", "rule", "modelled, locked", "rule, locked", "measured"],
+)
+def test_how_a_schedule_was_chosen_is_told_alike(report: FusionReport, choice: ChoiceEntry, time: str) -> None:
+    modelled = Time(12.3, "modelled")
+    product = ProductEntry("product_0", "resident", {"stages": 3}, {}, choice, modelled)
+    cascade = replace(report.cascades[0], choice=choice, time=modelled)
+    told = replace(report, cascades=(cascade,), products=(product,))
+    assert FusionReport.from_json(told.to_json()) == told
+    text = terminal.render(describe_report(told), details=True)
+    assert [text.count(f"    {part}\n") for part in time.split("\n  time\n    ")] == [2, 2], text
 
 
 def test_plain_characters_stand_in_for_signs(report: FusionReport) -> None:

@@ -56,6 +56,8 @@ def test_the_best_of_those_that_pass_is_taken_and_marked_as_modelled() -> None:
     assert record.schedule.schedule().tiles in [tuple(sorted(schedule.tiles)) for schedule in passed]
     assert record.space is not None and record.space.points > record.space.candidates > KEPT
     assert record.space.excluded["over the registers of a thread"] > 0
+    assert (record.told.compiled, record.told.refused) == (KEPT + 2, {"spill": 2})
+    assert record.told.next_us >= record.time_us
 
 
 def test_no_more_are_compiled_than_allowed_and_none_gives_none() -> None:

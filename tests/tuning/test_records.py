@@ -33,6 +33,13 @@ def test_a_lock_comes_back_as_it_was(tmp_path: Path) -> None:
     assert found is not None and found.schedule.schedule() == SCHEDULE and lock.find("c") is None
 
 
+def test_of_equal_cascades_a_lock_gives_that_of_the_name() -> None:
+    first, second = record("a"), replace(record("a"), kernel="ef")
+    lock = TuningLock.make(CPU, {"product_0": first, "product_1": second, "product_2": record("b")})
+    found = [lock.find("a", name) for name in ("product_1", "product_0", "product_2", "")]
+    assert found == [second, first, first, first] and lock.find("c", "product_0") is None
+
+
 def test_a_lock_tells_decisions_and_no_times() -> None:
     first, second = (TuningLock.make(CPU, {"a": replace(record(), time_us=us, noise=us, gain=us)}) for us in (1.2, 1.3))
     assert first == second and first.to_json() == second.to_json()

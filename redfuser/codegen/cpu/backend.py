@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Kernel, Placement, ProductMaker
+from redfuser.codegen.backend import Assembly, Kernel, MakeProduct, Placement
 from redfuser.targets import CpuTarget
-from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.ir import TileProgram
+from redfuser.tile.untuned.choice import Choice
 
 if TYPE_CHECKING:
     from tvm import IRModule
@@ -34,15 +35,11 @@ class CpuBackend:
     def require_tools(self) -> None:
         """LLVM comes with TVM, and a linker is needed only where something is written."""
 
-    def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
-        """By the rules of :mod:`redfuser.tile.untuned`."""
+    def choices(self, cascade: Cascade, derivation: Derivation) -> tuple[Choice, ...]:
+        """One, by the rules of :mod:`redfuser.tile.untuned`: code is generated for every schedule or for no one."""
         from redfuser.tile import default_schedule
 
-        return default_schedule(cascade, derivation, self.target).schedule
-
-    def alternatives(self, cascade: Cascade, derivation: Derivation) -> tuple[Schedule, ...]:
-        """None: code is generated for every schedule or for no one."""
-        return ()
+        return (default_schedule(cascade, derivation, self.target),)
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
         """TIR; run here against the interpreter, if this processor can."""
@@ -54,8 +51,11 @@ class CpuBackend:
         error = check_compiled(program, kernel, self.target, seed)
         return Kernel(program, function, {"kernel.tir": f"{function.script()}\n"}, used, error)
 
+    def find_products(self, module: IRModule, placements: Sequence[Placement], products: MakeProduct) -> None:
+        """None: they are scheduled with the rest."""
+
     def assemble(
-        self, module: IRModule, placements: Sequence[Placement], products: ProductMaker | None = None
+        self, module: IRModule, placements: Sequence[Placement], products: MakeProduct | None = None
     ) -> Assembly:
         """One library of LLVM machine code; products are scheduled with the rest."""
         from redfuser.codegen.cpu.module import assemble

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Kernel, Placement, ProductMaker
+from redfuser.codegen.backend import Assembly, Kernel, MakeProduct, Placement
 from redfuser.codegen.refusal import Refused
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
-from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.ir import TileProgram
+from redfuser.tile.untuned.choice import Choice
 
 if TYPE_CHECKING:
     from tvm import IRModule
 
     from redfuser.codegen.gpu.build import Builder
+    from redfuser.codegen.gpu.module import Fused
     from redfuser.codegen.gpu.value import GpuKernel, GpuProgram
 
 #: A few spilled bytes cost nothing that shows; more, and another schedule is tried.
@@ -50,17 +52,13 @@ class GpuBackend:
 
         find_toolchain()
 
-    def schedule(self, cascade: Cascade, derivation: Derivation) -> Schedule:
-        """The most promising by :mod:`redfuser.codegen.gpu.schedule`."""
+    def choices(self, cascade: Cascade, derivation: Derivation) -> tuple[Choice, ...]:
+        """Those of :mod:`redfuser.codegen.gpu.schedule`, the most promising first."""
         from redfuser.codegen.gpu.schedule import candidates
+        from redfuser.codegen.gpu.why import why
 
-        return candidates(cascade, derivation, self.target)[0]
-
-    def alternatives(self, cascade: Cascade, derivation: Derivation) -> tuple[Schedule, ...]:
-        """The others."""
-        from redfuser.codegen.gpu.schedule import candidates
-
-        return candidates(cascade, derivation, self.target)[1:]
+        found = candidates(cascade, derivation, self.target)
+        return tuple(Choice(schedule, why(cascade, schedule, self.target)) for schedule in found)
 
     def generate(self, program: TileProgram, seed: int) -> Kernel:
         """Machine code, within the target's resources by the compiler's report; it can't be run here.
@@ -75,14 +73,20 @@ class GpuBackend:
                 raise Refused("spills", f"{kernel.name} doesn't fit the registers", str(kernel.resources))
         return Kernel(program, built, _texts(built), dict(_resources(built)))
 
+    def find_products(self, module: IRModule, placements: Sequence[Placement], products: MakeProduct) -> None:
+        """Those that the model holds once the fused kernels are in their places."""
+        from redfuser.codegen.gpu.module import place
+        from redfuser.codegen.gpu.remainder.products import find_products
+
+        find_products(place(module, _fused(placements)), products)
+
     def assemble(
-        self, module: IRModule, placements: Sequence[Placement], products: ProductMaker | None = None
+        self, module: IRModule, placements: Sequence[Placement], products: MakeProduct | None = None
     ) -> Assembly:
         """One library; every kernel as machine code for the target."""
-        from redfuser.codegen.gpu.module import Fused, assemble
+        from redfuser.codegen.gpu.module import assemble
 
-        fused = [Fused(p.kernel.code, p.inputs, p.outputs) for p in placements]
-        return assemble(module, fused, self.target, products)
+        return assemble(module, _fused(placements), self.target, products)
 
     def _started(self) -> Builder:
         from redfuser.codegen.gpu.build import Builder
@@ -90,6 +94,12 @@ class GpuBackend:
         if self._builder is None:
             self._builder = self._stack.enter_context(Builder(fp32=self.fp32))
         return self._builder
+
+
+def _fused(placements: Sequence[Placement]) -> list[Fused]:
+    from redfuser.codegen.gpu.module import Fused
+
+    return [Fused(p.kernel.code, p.inputs, p.outputs) for p in placements]
 
 
 def _texts(program: GpuProgram) -> dict[str, str]:

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
-from redfuser.codegen.backend import ProductMaker
+from redfuser.codegen.backend import MakeProduct
 from redfuser.codegen.gpu.launch import build_programs, program_symbol, static_object
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder import machine_code, schedule_remainder
@@ -58,7 +58,7 @@ class Fused:
 
 
 def assemble(
-    module: tvm.IRModule, fused: Sequence[Fused], target: GpuTarget, products: ProductMaker | None = None
+    module: tvm.IRModule, fused: Sequence[Fused], target: GpuTarget, products: MakeProduct | None = None
 ) -> Assembly:
     """Compile a lowered model.
 
@@ -71,7 +71,7 @@ def assemble(
         MissingToolError, CudaError: see :mod:`redfuser.codegen.gpu.tools.toolkit`.
     """
     machine = tvm.target.Target({"kind": "cuda", "arch": target.arch.rstrip("af")}, host=HOST)
-    module = fuse_elementwise(rewire(module, [_replacement(each) for each in fused]))
+    module = place(module, fused)
     calls = find_products(module, products) if products is not None else ()
     lone = [Fused(_of_the_model(call.product), call.inputs, (call.output,)) for call in calls]
     module = rewire(module, [_replacement(each) for each in lone])
@@ -82,6 +82,11 @@ def assemble(
         kinds |= {program_symbol(each.program.name): kind for each in group}
     kernels = {call.product.kernel.program.name: call.product.kernel for call in calls}
     return GpuAssembly(module, executable, kinds, count_calls(module), LINK_OPTIONS, tuple(kernels.values()), texts)
+
+
+def place(module: tvm.IRModule, fused: Sequence[Fused]) -> tvm.IRModule:
+    """The model with fused programs in their places, and the element-wise operations left fused with each other."""
+    return fuse_elementwise(rewire(module, [_replacement(each) for each in fused]))
 
 
 def _of_the_model(product: Product) -> GpuProgram:

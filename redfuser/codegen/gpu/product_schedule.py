@@ -8,6 +8,7 @@ from itertools import product
 from math import ceil, prod
 
 from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu.emission.geometry import power_of_two
 from redfuser.codegen.gpu.emission.products import SQUARE
 from redfuser.expr import Axis, axes_of
 from redfuser.targets import GpuTarget
@@ -83,6 +84,17 @@ def product_schedules(shape: ProductShape, incremental: bool, target: GpuTarget)
     return tuple(schedule for _, schedule in found[:MOST])
 
 
+def product_us(shape: ProductShape, schedule: Schedule, target: GpuTarget) -> float:
+    """The modelled time of one execution, launch included, in microseconds."""
+    rows, columns = (power_of_two(schedule.tile(axis)) for axis in (shape.rows, shape.columns))
+    return LAUNCH_US + _microseconds(shape, rows, columns, schedule.segments, target) * _shallow(schedule)
+
+
+def _shallow(schedule: Schedule) -> float:
+    """How much longer it takes with fewer stages than the most."""
+    return 1 + 0.02 * (STAGES[0] - dict(schedule.options)["stages"])
+
+
 def _candidates(shape: ProductShape, incremental: bool, target: GpuTarget) -> Iterator[tuple[float, Schedule]]:
     length = LINE_BYTES // shape.item
     shapes = HOPPER if target.has("wgmma") else AMPERE
@@ -97,8 +109,8 @@ def _candidates(shape: ProductShape, incremental: bool, target: GpuTarget) -> It
         strategy = "multi-segment" if pieces > 1 else "single-segment" if incremental else "resident"
         square = ((SQUARE, 1),) if not target.has("wgmma") and rows >= 64 and columns >= 64 else ()
         options = (("threads", threads), ("stages", stages), *square)
-        time = _microseconds(shape, rows, columns, pieces, target) * (1 + 0.02 * (STAGES[0] - stages))
-        yield time, Schedule(strategy, named, pieces, "", options)
+        schedule = Schedule(strategy, named, pieces, "", options)
+        yield _microseconds(shape, rows, columns, pieces, target) * _shallow(schedule), schedule
 
 
 def _microseconds(shape: ProductShape, rows: int, columns: int, pieces: int, target: GpuTarget) -> float:

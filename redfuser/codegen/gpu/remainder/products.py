@@ -18,7 +18,7 @@ from redfuser.cascade.assembly.placement import NotPlaceable
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
-from redfuser.codegen.backend import Kernel, ProductMaker
+from redfuser.codegen.backend import Kernel, MakeProduct
 from redfuser.codegen.gpu.product_schedule import product_shape
 from redfuser.codegen.gpu.remainder.flattening import flatten_rows
 from redfuser.expr import Tensor
@@ -53,7 +53,7 @@ class ProductCall:
     output: relax.Var
 
 
-def find_products(module: tvm.IRModule, make: ProductMaker) -> tuple[ProductCall, ...]:
+def find_products(module: tvm.IRModule, make: MakeProduct) -> tuple[ProductCall, ...]:
     """Every call of a PrimFunc that is one matrix product and for which a kernel is made.
 
     Args:
@@ -77,7 +77,7 @@ def find_products(module: tvm.IRModule, make: ProductMaker) -> tuple[ProductCall
     return tuple(calls)
 
 
-def _make(function: tirx.PrimFunc, name: str, make: ProductMaker) -> Product | None:
+def _make(function: tirx.PrimFunc, name: str, make: MakeProduct) -> Product | None:
     product = read_product(function)
     kernel = make(product.cascade, name) if product is not None else None
     if product is None or kernel is None:

@@ -36,14 +36,15 @@ print(machine["main"](feed, feed).shape, "redfuser" in sys.modules)
 def artifact(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small BERT for an H800, its kernels not from any cache."""
     output = tmp_path_factory.mktemp("gpu") / "tiny"
-    compile_model(output, XDG_CACHE_HOME=str(output.parent))
+    assert compile_model(output, XDG_CACHE_HOME=str(output.parent)) == 0
     return output
 
 
-def compile_model(output: Path, **environment: str) -> None:
+def compile_model(output: Path, *more: str, **environment: str) -> int:
     command = [sys.executable, "-m", "redfuser_cli.main", "compile", str(MODEL), "--target", "h800", "-q", "--strict"]
-    command += ["-o", str(output), "--dump", str(output.with_suffix(".dump"))]
-    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+    command += ["-o", str(output), "--dump", str(output.with_suffix(".dump")), *more]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+    return done.returncode
 
 
 def test_every_kernel_is_launched_as_often_as_it_is_called(artifact: Path, recorder: Recorder) -> None:
@@ -63,6 +64,25 @@ def test_every_kernel_is_launched_as_often_as_it_is_called(artifact: Path, recor
     launched = [re.sub(r"^(product_\d+)_0$", r"\1", entry) for entry in entries]
     assert {name: launched.count(name) for name in calls} == calls
     assert all(event["machine"] == 190 for event in done.of("load"))
+
+
+@pytest.mark.slow
+def test_its_lock_gives_the_same_and_pins_lone_products_too(artifact: Path, tmp_path: Path) -> None:
+    lock = json.loads((artifact / "tuning.lock").read_text())
+    products = [name for name in lock["kernels"] if name.startswith("product_")]
+    again = tmp_path / "again"
+    given = ("--locked", "--tuning-lock")
+    assert compile_model(again, *given, str(artifact), XDG_CACHE_HOME=str(artifact.parent)) == 0
+    assert products and (again / "tuning.lock").read_bytes() == (artifact / "tuning.lock").read_bytes()
+    assert (again / "module.so").read_bytes() == (artifact / "module.so").read_bytes()
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (artifact, again)]
+    for entry in (entry for report in reports for key in ("cascades", "products") for entry in report[key]):
+        del entry["choice"]
+    assert reports[0] == reports[1]
+    del lock["kernels"][products[-1]]
+    (tmp_path / "less.lock").write_text(json.dumps(lock))
+    missed = tmp_path / "missed"
+    assert compile_model(missed, *given, str(tmp_path / "less.lock"), XDG_CACHE_HOME=str(artifact.parent)) == 7
 
 
 @needs_compiler
@@ -180,7 +200,7 @@ def test_an_old_driver_is_refused(artifact: Path, recorder: Recorder) -> None:
 def test_rebuilds_are_byte_identical_elsewhere(artifact: Path, tmp_path: Path) -> None:
     again = tmp_path / "deeper" / "tiny"
     again.parent.mkdir()
-    compile_model(again, PYTHONHASHSEED="7", TMPDIR=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
+    assert compile_model(again, PYTHONHASHSEED="7", TMPDIR=str(tmp_path), XDG_CACHE_HOME=str(tmp_path)) == 0
     contents = [{p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in (artifact, again)]
     assert contents[0] == contents[1]
     assert all(str(tmp_path).encode() not in content for content in contents[1].values())
