@@ -11,7 +11,7 @@ import numpy as np
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.combiners import accumulate, identity
 from redfuser.evaluate import convert, evaluate, open_mesh
-from redfuser.expr import Tensor
+from redfuser.expr import Axis, Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -30,30 +30,51 @@ def evaluate_cascade(cascade: Cascade, inputs: Mapping[str, Array], dtype: str |
     Raises:
         KeyError: an input is missing.
     """
-    memory = {tensor: convert(np.asarray(inputs[tensor.name]), tensor.dtype, dtype) for tensor in cascade.inputs}
-    for reduction in (*cascade.producers, *cascade.reductions, *cascade.epilogues):
-        memory[reduction.result] = _reduce(reduction, memory, dtype)
     outputs = {}
-    for output in cascade.outputs:
-        mesh = open_mesh(output.axes)
-        shape = tuple(a.extent for a in output.axes)
-        value = convert(evaluate(output.value, memory, mesh, dtype), output.tensor.dtype, dtype)
-        where = tuple(np.broadcast_to(evaluate(i, memory, mesh), shape) for i in output.indices)
-        result = np.zeros(output.tensor.shape, dtype=value.dtype)
-        result[where] = np.broadcast_to(value, shape)
-        outputs[output.tensor.name] = result
+    for output, (where, value) in evaluate_points(cascade, inputs, {}, dtype).items():
+        outputs[output.name] = result = np.zeros(output.shape, dtype=value.dtype)
+        result[where] = value
     return outputs
 
 
-def _reduce(reduction: Reduction, memory: Mapping[Tensor, Array], dtype: str | None) -> Array:
+def evaluate_points(
+    cascade: Cascade, inputs: Mapping[str, Array], points: Mapping[Axis, range], dtype: str | None = "float64"
+) -> dict[Tensor, tuple[tuple[Array, ...], Array]]:
+    """The outputs of a cascade at some of its rows.
+
+    Args:
+        points: of axes that are rows; of others all are computed.
+
+    Returns:
+        By output, indices into it and the elements there, in one shape.
+    """
+    memory = {tensor: convert(np.asarray(inputs[tensor.name]), tensor.dtype, dtype) for tensor in cascade.inputs}
+    for reduction in (*cascade.producers, *cascade.reductions, *cascade.epilogues):
+        memory[reduction.result] = _reduce(reduction, memory, points, dtype)
+    outputs = {}
+    for output in cascade.outputs:
+        mesh = open_mesh(output.axes, points)
+        shape = tuple(len(points.get(a, range(a.extent))) for a in output.axes)
+        value = convert(evaluate(output.value, memory, mesh, dtype), output.tensor.dtype, dtype)
+        where = tuple(np.broadcast_to(evaluate(i, memory, mesh), shape) for i in output.indices)
+        outputs[output.tensor] = (where, np.broadcast_to(value, shape))
+    return outputs
+
+
+def _reduce(
+    reduction: Reduction, memory: Mapping[Tensor, Array], points: Mapping[Axis, range], dtype: str | None
+) -> Array:
     axes = (*reduction.element_axes, reduction.over)
-    shape = tuple(a.extent for a in axes[:-1])
+    wanted = [points.get(a, range(a.extent)) for a in reduction.axes]
+    shape = tuple(map(len, wanted[: len(axes) - 1]))
     kind = convert(np.zeros(0), reduction.result.dtype, dtype).dtype
-    result = np.full(reduction.result.shape, identity(reduction.combiner, kind), dtype=kind)
+    result = np.full(tuple(map(len, wanted)), identity(reduction.combiner, kind), dtype=kind)
     step = max(_LIMIT // max(prod(shape), 1), 1)
     for start in range(0, reduction.over.extent, step):
-        points = range(start, min(start + step, reduction.over.extent))
-        value = evaluate(reduction.map, memory, open_mesh(axes, {reduction.over: points}), dtype)
-        elements = np.broadcast_to(value, (*shape, len(points))).astype(kind, copy=False)
+        part = range(start, min(start + step, reduction.over.extent))
+        value = evaluate(reduction.map, memory, open_mesh(axes, {**points, reduction.over: part}), dtype)
+        elements = np.broadcast_to(value, (*shape, len(part))).astype(kind, copy=False)
         result = accumulate(reduction.combiner, result, elements)
-    return np.asarray(result)
+    whole = np.zeros(reduction.result.shape, dtype=kind)
+    whole[np.ix_(*wanted)] = result
+    return whole

@@ -4,7 +4,8 @@
     python -m tests.codegen.gpu.whole.sweep --target h800 --only bert -v  # some, with every kernel
     python -m tests.codegen.gpu.whole.sweep --emulate                     # and computed by the emulator
 
-Of each: that every cascade is fused or says specifically why not, that no chosen kernel spills (16 B in an attention
+Of each: that every cascade is fused or says specifically why not, that its tile program gives in float64 what its
+definition does, on ordinary, large and masked inputs, that no chosen kernel spills (16 B in an attention
 of sm_86) or exceeds its target, that kernels with products use their architecture's units and none keeps variables in
 memory, and that a driver which records sees the launches that the module's calls ask for. With ``--emulate`` also that
 each kernel computes what float64 does, on ordinary, large and masked inputs, and so does a whole model from end to end,
@@ -42,6 +43,7 @@ from redfuser.records import digest
 from redfuser.report.value import CascadeEntry
 from redfuser.targets import GpuTarget, load_target
 from tests.codegen.gpu.ptx import problems as ptx_problems
+from tests.codegen.gpu.whole import definitions
 from tests.codegen.gpu.whole.recording import Recorder, build_recorder
 from tests.emulator import artifact as artifacts
 from tests.emulator import tiles
@@ -163,6 +165,10 @@ def examine(
     for program in programs:
         for kernel in program.kernels:
             found += kernel_problems(kernel, target, program.name in attentions)
+    cascades = {name: cascade for cascade, name in analysis.distinct().items()}
+    for kernel in listed.values:
+        if kernel.program.name in cascades:
+            found += definitions.differences(cascades[kernel.program.name], kernel.program)
     artifact = folder / f"{subject.path.stem}-{target.name}"
     write_artifact(compiled, options, artifact)
     module: Any = compiled.dump["module"]
