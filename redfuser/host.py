@@ -13,12 +13,33 @@ from pathlib import Path
 
 from redfuser.errors import UnsupportedTargetError
 
-#: psABI levels, best first: what each adds to the one below (kernel's flag names) and its vector width
-LEVELS: tuple[tuple[str, frozenset[str], int], ...] = (
-    ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}), 512),
-    ("x86-64-v3", frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}), 256),
-    ("x86-64-v2", frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}), 128),
-    ("x86-64", frozenset(), 128),
+
+@dataclass(frozen=True)
+class Level:
+    """What generated code may take for granted.
+
+    Args:
+        name: psABI level, or the architecture where there is one level only.
+        machine: as :func:`platform.machine` says it.
+        adds: flags of the kernel that it adds to the level below.
+        vector_bits: widest vector register.
+        registers: how many of these.
+    """
+
+    name: str
+    machine: str
+    adds: frozenset[str]
+    vector_bits: int
+    registers: int = 16
+
+
+#: Best first for each machine; the lowest level of one asks for what every such processor has.
+LEVELS: tuple[Level, ...] = (
+    Level("x86-64-v4", "x86_64", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}), 512, 32),
+    Level("x86-64-v3", "x86_64", frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}), 256),
+    Level("x86-64-v2", "x86_64", frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}), 128),
+    Level("x86-64", "x86_64", frozenset({"sse2"}), 128),
+    Level("aarch64", "aarch64", frozenset({"asimd"}), 128, 32),
 )
 
 #: kernel's flag -> LLVM feature, for what no level covers and generated code can use
@@ -58,43 +79,50 @@ def read_host() -> Host:
     """Describe this machine.
 
     Raises:
-        UnsupportedTargetError: it isn't x86-64 Linux.
+        UnsupportedTargetError: it isn't Linux on x86-64 or aarch64.
     """
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
+    machines = tuple(dict.fromkeys(level.machine for level in LEVELS))
+    if platform.system() != "Linux" or platform.machine() not in machines:
         raise UnsupportedTargetError(
-            f"the host is {platform.system()} on {platform.machine()}; CPU code is generated for x86-64 Linux only",
+            f"the host is {platform.system()} on {platform.machine()}; CPU code is generated for Linux on "
+            f"{' and '.join(machines)} only",
             "name a target to build for another machine: redfuser targets",
         )
-    level, features, vector_bits = classify(read_flags(CPUINFO.read_text(encoding="utf-8")))
-    return Host(level, features, vector_bits, usable_cores(), cache_kb(1, default=32), cache_kb(2, default=256))
+    level, features = classify(read_flags(CPUINFO.read_text(encoding="utf-8")), platform.machine())
+    cores = usable_cores()
+    return Host(level.name, features, level.vector_bits, cores, cache_kb(1, default=32), cache_kb(2, default=256))
 
 
 def read_flags(cpuinfo: str) -> frozenset[str]:
     """The CPU flags of the first processor in the text of ``/proc/cpuinfo``."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
-        if key.strip() == "flags":
+        if key.strip() in ("flags", "Features"):  # x86-64, aarch64
             return frozenset(value.split())
     return frozenset()
 
 
-def classify(flags: frozenset[str]) -> tuple[str, tuple[str, ...], int]:
-    """Highest psABI level whose flags are all present, LLVM features beyond it, and vector width in bits."""
-    for level, _, vector_bits in LEVELS:
-        if not missing_features(level, (), flags):
-            # AVX-512 features make no sense to LLVM without the level that holds their registers.
-            usable = [flag for flag in EXTRA_FEATURES if vector_bits == 512 or not flag.startswith(("avx512", "amx"))]
-            return level, tuple(sorted(EXTRA_FEATURES[flag] for flag in usable if flag in flags)), vector_bits
-    raise AssertionError("the last level needs nothing")
+def classify(flags: frozenset[str], machine: str) -> tuple[Level, tuple[str, ...]]:
+    """Highest level of a machine whose flags are all present, and LLVM features beyond it."""
+    levels = [level for level in LEVELS if level.machine == machine]
+    level = next((level for level in levels if not missing_features(level.name, (), flags)), levels[-1])
+    # AVX-512 features make no sense to LLVM without the level that holds their registers.
+    usable = [flag for flag in EXTRA_FEATURES if level.vector_bits == 512 or not flag.startswith(("avx512", "amx"))]
+    return level, tuple(sorted(EXTRA_FEATURES[flag] for flag in usable if flag in flags))
+
+
+def named_level(name: str) -> Level | None:
+    """The level of that name."""
+    return next((level for level in LEVELS if level.name == name), None)
 
 
 def missing_features(level: str, features: tuple[str, ...], flags: frozenset[str]) -> tuple[str, ...]:
     """Kernel's flag names that code for a level and LLVM features needs and a processor lacks, sorted."""
-    names = [name for name, _, _ in LEVELS]
-    if level not in names:
+    wanted = named_level(level)
+    if wanted is None:
         return (level,)
-    first = names.index(level)
-    needed = frozenset[str]().union(*(added for _, added, _ in LEVELS[first:]))
+    below = LEVELS[LEVELS.index(wanted) :]
+    needed = frozenset[str]().union(*(each.adds for each in below if each.machine == wanted.machine))
     needed |= {flag for flag, feature in EXTRA_FEATURES.items() if feature in features}
     return tuple(sorted(needed - flags))
 

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.errors import UnsupportedTargetError
-from redfuser.host import EXTRA_FEATURES, LEVELS, read_host
+from redfuser.host import EXTRA_FEATURES, LEVELS, Level, named_level, read_host
 from redfuser.records import RecordError, decode
 
 
 @dataclass(frozen=True)
 class CpuTarget:
-    """An x86-64 processor.
+    """An x86-64 or aarch64 processor.
 
     Args:
         name: file name of the description, without ``.toml``.
         description: one line for people.
-        arch: psABI level (``x86-64`` to ``x86-64-v4``), which LLVM takes as ``mcpu``.
+        arch: name of one of :data:`redfuser.host.LEVELS`: ``x86-64`` to ``x86-64-v4``, ``aarch64``.
         features: LLVM features beyond the level, such as ``avx512vnni`` and ``amx-int8``.
         vector_bits: widest vector register.
         cores: threads that kernels are planned for.
@@ -46,12 +46,25 @@ class CpuTarget:
     kind: Literal["cpu"] = "cpu"
 
     def __post_init__(self) -> None:
-        levels = [level for level, _, _ in LEVELS]
-        if self.arch not in levels:
-            raise ValueError(f"arch: {self.arch!r} is not one of {', '.join(levels)}, host")
+        if named_level(self.arch) is None:
+            raise ValueError(f"arch: {self.arch!r} is not one of {', '.join(each.name for each in LEVELS)}, host")
         unknown = set(self.features) - set(EXTRA_FEATURES.values())
         if unknown:
             raise ValueError(f"features: {sorted(unknown)[0]!r} is not one of {', '.join(EXTRA_FEATURES.values())}")
+        if self.features and self.machine != "x86_64":
+            raise ValueError(f"features: none beyond its level are used on {self.machine}")
+
+    @property
+    def level(self) -> Level:
+        """What ``arch`` names."""
+        level = named_level(self.arch)
+        assert level is not None, self.arch
+        return level
+
+    @property
+    def machine(self) -> str:
+        """The kind of processor, as the operating system names it: ``x86_64`` or ``aarch64``."""
+        return self.level.machine
 
     @property
     def lanes(self) -> int:
@@ -78,8 +91,8 @@ class CpuTarget:
         wide = ["-prefer-256-bit"] if self.vector_bits >= 512 else []
         return {
             "kind": "llvm",
-            "mtriple": "x86_64-unknown-linux-gnu",
-            "mcpu": self.arch,
+            "mtriple": f"{self.machine}-unknown-linux-gnu",
+            "mcpu": self.arch if self.machine == "x86_64" else "generic",
             "mattr": [f"+{feature}" for feature in self.features] + wide,
             "num-cores": self.cores,
         }
@@ -200,7 +213,8 @@ def load_target(name_or_path: str) -> Target:
     ``arch = "host"`` is replaced by what this machine has.
 
     Raises:
-        UnsupportedTargetError: no such target, a description that cannot be read, or a host that isn't x86-64.
+        UnsupportedTargetError: no such target, a description that cannot be read, or a host for which
+            there is no CPU code.
     """
     own_file = name_or_path.endswith(".toml")
     if not own_file and name_or_path not in target_names():

@@ -1,3 +1,5 @@
+import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +8,7 @@ from redfuser import host
 from redfuser.errors import UnsupportedTargetError
 from redfuser.targets import CpuTarget, GpuTarget, load_target, target_names
 
-SKYLAKE = "fpu cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe"
+SKYLAKE = "fpu sse2 cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe"
 AVX512 = f"{SKYLAKE} avx512f avx512bw avx512cd avx512dq avx512vl"
 
 
@@ -54,9 +56,9 @@ def test_a_wrong_gpu_description_is_refused_in_one_line(tmp_path: Path, line: st
 def test_the_host_is_described_by_its_level_never_as_native() -> None:
     target = load_target("cpu")
     assert isinstance(target, CpuTarget)
-    assert target.arch in {level for level, _, _ in host.LEVELS}
+    assert target.level in host.LEVELS and target.machine == platform.machine()
     llvm = target.llvm()
-    assert llvm["mcpu"] == target.arch and llvm["num-cores"] == host.usable_cores()
+    assert llvm["mcpu"] in (target.arch, "generic") and llvm["num-cores"] == host.usable_cores()
     assert ("-prefer-256-bit" in llvm["mattr"]) == (target.vector_bits == 512)
     assert target.gflops > 0 and target.lanes * 32 == target.vector_bits
 
@@ -65,7 +67,7 @@ def test_the_host_is_described_by_its_level_never_as_native() -> None:
     ("flags", "level", "features", "bits"),
     [
         ("", "x86-64", (), 128),
-        ("cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx", "x86-64-v2", (), 128),
+        ("sse2 cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx", "x86-64-v2", (), 128),
         (SKYLAKE, "x86-64-v3", (), 256),
         (f"{SKYLAKE} avx_vnni", "x86-64-v3", ("avxvnni",), 256),
         # A machine that hides part of AVX-512 must not get any of it, AMX included.
@@ -74,7 +76,22 @@ def test_the_host_is_described_by_its_level_never_as_native() -> None:
     ],
 )
 def test_levels_from_cpu_flags(flags: str, level: str, features: tuple[str, ...], bits: int) -> None:
-    assert host.classify(frozenset(flags.split())) == (level, features, bits)
+    found, extra = host.classify(frozenset(flags.split()), "x86_64")
+    assert (found.name, extra, found.vector_bits) == (level, features, bits)
+
+
+def test_aarch64() -> None:
+    level, features = host.classify(frozenset({"fp", "asimd", "asimddp"}), "aarch64")
+    assert (level.name, level.vector_bits, level.registers, features) == ("aarch64", 128, 32, ())
+    assert host.missing_features("aarch64", (), frozenset({"asimd"})) == ()
+    assert host.missing_features("aarch64", (), frozenset(AVX512.split())) == ("asimd",)
+    assert "sse2" in host.missing_features("x86-64", (), frozenset({"asimd"}))
+    assert host.read_flags("processor\t: 0\nFeatures\t: fp asimd\n") == {"fp", "asimd"}
+    target = load_target("cpu-aarch64")
+    assert isinstance(target, CpuTarget) and target.machine == "aarch64" and target.lanes == 4
+    assert target.llvm()["mtriple"].startswith("aarch64-") and target.llvm()["mcpu"] == "generic"
+    with pytest.raises(ValueError, match="none beyond its level are used on aarch64"):
+        replace(target, features=("avx512vnni",))
 
 
 def test_flags_are_read_from_cpuinfo() -> None:

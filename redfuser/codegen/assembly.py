@@ -10,13 +10,12 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.support import cc
 
 from redfuser.codegen.backend import Kernel
 from redfuser.codegen.library import pack_imports
+from redfuser.codegen.linker import find_linker
 from redfuser.codegen.results import own_results
 from redfuser.codegen.sources import keep_sources_apart
-from redfuser.errors import MissingToolError
 
 #: Without a build id (a hash, but not of ours to choose) and symbols, equal code gives equal bytes.
 LINK_OPTIONS = ("-Wl,--build-id=none", "-Wl,-s")
@@ -35,6 +34,7 @@ class Assembly:
         link_options: further options for the linker.
         kernels: made while it was put together.
         texts: sources of all other kernels, by file name, where they are worth reading.
+        machine: the processor that runs ``main``, as :func:`platform.machine` names it.
     """
 
     module: tvm.IRModule
@@ -44,6 +44,7 @@ class Assembly:
     link_options: tuple[str, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    machine: str = "x86_64"
 
     def write(self, path: Path) -> None:
         """Write the shared library.
@@ -51,10 +52,9 @@ class Assembly:
         Raises:
             MissingToolError: there is no C++ compiler to link with.
         """
-        if cc.get_cc() is None:
-            raise MissingToolError("no C++ compiler was found to link the module with", "install g++ or clang")
+        linker = find_linker(self.machine)
         options = [*LINK_OPTIONS, *self.link_options]
-        self.executable.export_library(str(path), fpack_imports=pack_imports, options=options)
+        self.executable.export_library(str(path), fpack_imports=pack_imports, cc=linker, options=options)
 
     def statistics(self) -> dict[str, int]:
         """Number of kernels by the way they are computed."""

@@ -19,9 +19,14 @@ _TREE = struct.pack("<4Q2Q", 3, 0, 1, 1, 1, 1)
 #: Stands for all modules that are machine code.
 _CODE = "_lib"
 
-#: Read-only data that no code refers to by a 32-bit distance: it may be of any size.
+#: Read-only data that no code refers to by a 32-bit distance: it may be of any size. Only x86-64 has such a section;
+#: elsewhere 4 GB lie within reach.
 _SOURCE = """\
+#ifdef __x86_64__
 .section .lrodata, "al", @progbits
+#else
+.section .rodata, "a", @progbits
+#endif
 .globl {symbol}
 .type {symbol}, @object
 .balign 8
@@ -45,7 +50,7 @@ def pack_imports(executable: Any, _: bool, prefix: str, workspace: str) -> str:
     Returns:
         Path of the assembly file.
     """
-    data, source = Path(workspace, "executable.bin"), Path(workspace, "data.s")
+    data, source = Path(workspace, "executable.bin"), Path(workspace, "data.S")
     executable.write_to_file(str(data))
     size = data.stat().st_size
     before = _TREE + _text(executable.kind) + struct.pack("<Q", size)

@@ -47,7 +47,7 @@ class CpuBackend:
 
         function = generate(program, self.target)
         kernel = compile_kernel(function, self.target, len(program.outputs))
-        used = read_assembly(kernel.assembly())
+        used = read_assembly(kernel.assembly(), self.target.machine)
         error = check_compiled(program, kernel, self.target, seed)
         return Kernel(program, function, {"kernel.tir": f"{function.script()}\n"}, used, error)
 

@@ -1,13 +1,13 @@
-"""Kernels as machine code: compiling one alone, calling it with NumPy arrays, and reading its assembly."""
+"""Kernels as machine code: compiling one alone, calling it with NumPy arrays, and what it uses."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from redfuser.codegen.cpu.assembly_text import read_assembly
 from redfuser.evaluate import numpy_dtype
 from redfuser.host import CPUINFO, missing_features, read_flags
 from redfuser.targets import CpuTarget
@@ -104,18 +104,4 @@ def runs_here(target: CpuTarget) -> bool:
 
 def resources(function: PrimFunc, target: CpuTarget) -> dict[str, int]:
     """What a function's machine code uses, by name: see :func:`read_assembly`."""
-    return read_assembly(compile_kernel(function, target).assembly())
-
-
-def read_assembly(text: str) -> dict[str, int]:
-    """Counts from x86 assembly: instructions, fused multiply-adds, register spills, stack, widest vector."""
-    instructions = re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE)
-    frames = [int(size, 0) for size in re.findall(r"\tsubq\t\$(\w+), %rsp", text)]
-    widths = {"%zmm": 512, "%ymm": 256, "%xmm": 128}
-    return {
-        "instructions": len(instructions),
-        "fused_multiply_adds": sum(name.startswith("vfm") or name.startswith("vfnm") for name in instructions),
-        "spills": text.count("-byte Spill"),
-        "stack_bytes": max(frames, default=0),
-        "vector_bits": max((bits for register, bits in widths.items() if register in text), default=64),
-    }
+    return read_assembly(compile_kernel(function, target).assembly(), target.machine)

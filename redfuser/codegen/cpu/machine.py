@@ -30,13 +30,13 @@ class Machine:
 
     @staticmethod
     def of(target: CpuTarget, schedule: Schedule | None = None) -> Machine:
-        """The machine behind a target: AVX-512 has 32 registers, everything before it 16.
+        """The machine behind a target.
 
         Args:
             schedule: its option ``vectors`` is the width of register tiles; without it they are as wide as leaves
                 room for six rows.
         """
-        registers = 32 if target.vector_bits >= 512 else 16
+        registers = target.level.registers
         options = dict(schedule.options) if schedule is not None else {}
         vectors = options.get("vectors", widest_tile(registers))
         cache = target.l2_kb * 1024

@@ -45,7 +45,8 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
             raise
         module = remainder.schedule()
         executable = _build(module, llvm)
-    return Assembly(module, executable, remainder.kinds, count_calls(module))
+    calls = count_calls(module)
+    return Assembly(module, executable, remainder.kinds, calls, machine=target.machine)
 
 
 def _build(module: tvm.IRModule, llvm: tvm.target.Target) -> Any:
