@@ -62,7 +62,7 @@ def ours(x: np.ndarray, weight: np.ndarray) -> Callable[[], object]:
 
 
 def torch(x: np.ndarray, weight: np.ndarray, threads: int) -> Callable[[], object]:
-    """``torch.mm`` of a weight that lies where PyTorch's do: NumPy asks for huge pages, which no side's own memory has."""
+    """``torch.mm`` of a weight in memory of PyTorch's: NumPy asks for huge pages, which no side's own memory has."""
     import torch
 
     torch.set_num_threads(threads)

@@ -21,8 +21,8 @@ USUAL_ROWS = 512
 #: Cycles that a load adds in spite of the overlap with arithmetic; fitted to measured tiles.
 LOAD = 0.1
 
-#: Widest vectors for which a panel that is read once, from memory, is packed in strips: one stream of reads doesn't keep
-#: memory busy, seven took 0.6 times as long with AVX2. Not measured on wider ones.
+#: Widest vectors for which a panel that is read once, from memory, is packed in strips: one stream of reads doesn't
+#: keep memory busy, seven took 0.6 times as long with AVX2. Not measured on wider ones.
 STRIP_BITS = 256
 
 
