@@ -134,9 +134,20 @@ def guarded_by(p: Expr) -> Expr:
 @pytest.mark.parametrize("wrap", [nan_guard, guarded_by])
 def test_the_guard_moves_to_the_row(wrap: Callable[[Expr], Expr]) -> None:
     derivation = derive(attention(wrap=wrap))
-    finish = "select(isnan(t[i]), 0, ((o.0[i, d] * exp((m.base[i] - m[i]))) / t[i]))"
-    assert str(derivation.recurrences[2].finish) == finish
+    value = "((o.0[i, d] * exp((m.base[i] - m[i]))) / t[i])"
+    hidden = "select((m[i] == -inf), select((abs(o.0[i, d]) < inf), 0, t[i]), 0)"
+    assert str(derivation.recurrences[2].finish) == f"select(isnan(t[i]), {hidden}, {value})"
     assert any(proof.by == "guard proof" for proof in derivation.proofs)
+
+
+def test_a_guard_on_the_whole_element_clears_it_whatever_the_value() -> None:
+    build = Builder()
+    m = build.reduce("m", "max", score())
+    e = op("exp", op("sub", score(), m))
+    t = build.reduce("t", "sum", e)
+    element = op("mul", op("div", e, t), score("v"))
+    build.reduce("o", "sum", op("select", op("isnan", t), literal(0), element))
+    assert str(derive(build.build()).recurrences[2].finish).startswith("select(isnan(t[i]), 0, ")
 
 
 @pytest.mark.parametrize("spelling", ["reciprocal", "times one", "negated maximum", "logarithm", "log-sum-exp"])

@@ -7,12 +7,15 @@ and of the product with the values is one and the same expression.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
+
 import sympy
 
 from redfuser.algebra import names
 from redfuser.algebra.derivation import Component, Recurrence
 from redfuser.algebra.formulas.printing import Leaves, times, to_expr
-from redfuser.algebra.formulas.specialise import specialise
+from redfuser.algebra.formulas.specialise import is_constant, specialise
 from redfuser.algebra.formulas.symbolic import Formula
 from redfuser.algebra.proofs.analysis import Analysis
 from redfuser.algebra.proofs.separation import Symbol, origin
@@ -20,8 +23,8 @@ from redfuser.algebra.proofs.splits import split_of
 from redfuser.algebra.recurrences.bases import Needs, at_base, base_of, counted, needs
 from redfuser.algebra.recurrences.corrections import Matrix, corrections, needs_count, unless_empty
 from redfuser.algebra.recurrences.elements import arrange
-from redfuser.cascade.model import IDENTITIES, Cascade
-from redfuser.expr import Const, Expr, cast, number, op
+from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
+from redfuser.expr import Const, Expr, Op, cast, number, op
 
 
 def recurrences(analyses: tuple[Analysis, ...], cascade: Cascade) -> tuple[Recurrence, ...]:
@@ -96,7 +99,44 @@ def _finish(analysis: Analysis, cascade: Cascade) -> Expr:
             term = times(names.component(analysis.reduction, place), entry, leaves, dtype)
             total = term if total is None else op("add", total, term)
     assert total is not None
-    return _apply(analysis, total, analysis.separation.factor, leaves, dtype)
+    return _apply(analysis, total, analysis.separation.factor, leaves, _Cleared(analysis, cascade))
+
+
+@dataclass(frozen=True)
+class _Cleared:
+    """What a row comes to whose elements a NaN guard clears: Σ 0·v, which is NaN where a value is NaN or infinite.
+
+    Where a mask hid every element, each is 0·v already (METHOD §4: the base is finite, and exp(-∞) is 0), and so is
+    their sum. Of a row with a NaN among its scores nothing is known of the values: it is 0.
+    """
+
+    analysis: Analysis
+    cascade: Cascade
+
+    def value(self, flag: Expr) -> Expr:
+        """Under a flag that holds for the row."""
+        dtype = names.accumulator(self.analysis.reduction.result.dtype)
+        zero = number(0.0, dtype)
+        top = self._top()
+        if top is None or not self._clears_a_factor(flag):
+            return zero
+        finite = op("lt", op("abs", names.component(self.analysis.reduction, 0)), number(inf, dtype))
+        hidden = op("eq", top.value, Const(top.result.dtype, IDENTITIES["max"]))
+        # What the guard tests is NaN. A difference of the state from itself, which would be too, is folded to zero.
+        return op("select", hidden, op("select", finite, zero, cast(flag.children[0], dtype)), zero)
+
+    def _top(self) -> Reduction | None:
+        """The maximum that elements of a state of one number are taken against."""
+        streamed = self.analysis.streamed_results
+        found = [r for r in self.cascade.reductions if r.result in streamed and r.combiner == "max"]
+        return found[0] if len(streamed) == len(found) == self.analysis.closure.rank == 1 else None
+
+    def _clears_a_factor(self, flag: Expr) -> bool:
+        """Whether zero takes the place of a factor of the element, not of all of it."""
+        if not (isinstance(flag, Op) and flag.name == "isnan"):
+            return False
+        element = specialise(self.analysis.map, {flag: Const("bool", True)})
+        return isinstance(element, Op) and element.name == "mul" and any(is_constant(a, 0) for a in element.args)
 
 
 def _only_extrema(analysis: Analysis, cascade: Cascade) -> bool:
@@ -104,15 +144,15 @@ def _only_extrema(analysis: Analysis, cascade: Cascade) -> bool:
     return analysis.streamed_results <= extrema
 
 
-def _apply(analysis: Analysis, total: Expr, factor: Formula, leaves: Leaves, dtype: str) -> Expr:
+def _apply(analysis: Analysis, total: Expr, factor: Formula, leaves: Leaves, cleared: _Cleared) -> Expr:
     """``total ⊗ factor``; a flag in the factor becomes a choice, since 0 · NaN isn't 0."""
+    dtype = total.dtype
     flags = [flag for flag in analysis.reading.flags if flag in factor.free_symbols]
     if flags:
-        chosen, otherwise = (
-            _apply(analysis, total, factor.xreplace({flags[0]: sympy.Integer(value)}), leaves, dtype)
-            for value in (1, 0)
-        )
-        return op("select", leaves[flags[0]], chosen, otherwise)
+        holds, fails = (factor.xreplace({flags[0]: sympy.Integer(value)}) for value in (1, 0))
+        zero = holds == 0 and analysis.separation.transform == "mul"
+        chosen = cleared.value(leaves[flags[0]]) if zero else _apply(analysis, total, holds, leaves, cleared)
+        return op("select", leaves[flags[0]], chosen, _apply(analysis, total, fails, leaves, cleared))
     transform = analysis.separation.transform
     if transform == "mul":
         return number(0.0, dtype) if factor == 0 else times(total, factor, leaves, dtype)

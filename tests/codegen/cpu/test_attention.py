@@ -107,6 +107,10 @@ def test_rows_with_every_key_hidden() -> None:
         guarded = Attention(q_len=20, kv_len=40, guard=True)
         got = assert_matches(program(guarded.cascade(), strategy, 2, "i", i=16, j=16), guarded.inputs(visible))["out"]
         assert (got[0, 3] == 0).all()
+        inputs = guarded.inputs(visible)
+        inputs["v"][0, 0, 17, 1], inputs["v"][0, 1, 0, 2] = np.inf, np.nan
+        got = assert_matches(program(guarded.cascade(), strategy, 2, "i", i=16, j=16), inputs)["out"]
+        assert np.isnan(got[0, 3].reshape(2, 4)).sum(axis=1).tolist() == [1, 1]
 
 
 def test_a_nan_score_shows_in_its_row_alone() -> None:

@@ -70,6 +70,22 @@ def test_rows_without_a_visible_key(strategy: str, guard: bool) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("spoil", [np.nan, np.inf, -np.inf])
+def test_zero_times_what_is_not_finite_shows_in_guarded_rows(strategy: str, spoil: float) -> None:
+    """The guard puts 0 in place of a probability; 0 · NaN and 0 · ∞ are NaN."""
+    case = Attention(guard=True)
+    visible = np.ones((7, 13), dtype=bool)
+    visible[2] = False
+    inputs = case.inputs(visible)
+    inputs["v"][0, 1, 9, 2] = spoil
+    out = assert_equal(case.cascade(), inputs, strategy, i=4, j=5)["out"][0].reshape(7, 2, 4)
+    assert np.isnan(out[2, 1, 2]) and (out[2, 0] == 0).all() and (out[2, 1, [0, 1, 3]] == 0).all()
+    inputs["q"][0, 0, 5, 0] = np.nan
+    out = assert_equal(case.cascade(), inputs, strategy, i=4, j=5)["out"][0].reshape(7, 2, 4)
+    assert (out[5, 0] == 0).all()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_finfo_min_hides_every_key_to_the_uniform_mean(strategy: str) -> None:
     """In float32 the score vanishes beside finfo.min, so that all keys weigh the same."""
     case = Attention(mask="bool")
