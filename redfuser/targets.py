@@ -73,13 +73,18 @@ class CpuTarget:
 
     @property
     def multiplies_bytes(self) -> bool:
+        """Whether there are vectors of sums of products of bytes, or of pairs of them widened (AVX2)."""
+        return self.has_vnni or self.vector_bits == 256
+
+    @property
+    def has_vnni(self) -> bool:
         """Whether there are vectors of sums of products of bytes (AVX-512 VNNI)."""
         return self.vector_bits >= 512 and "avx512vnni" in self.features
 
     @property
     def has_tiles(self) -> bool:
         """Whether there are tiles for products of bytes too (AMX)."""
-        return self.multiplies_bytes and {"amx-tile", "amx-int8"} <= set(self.features)
+        return self.has_vnni and {"amx-tile", "amx-int8"} <= set(self.features)
 
     @property
     def gflops(self) -> float:

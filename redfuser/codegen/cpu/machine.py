@@ -17,7 +17,8 @@ class Machine:
         registers: how many there are.
         cache_bytes: second-level cache of one core.
         vectors: width of a register tile in registers.
-        multiplies_bytes: whether it has VNNI.
+        multiplies_bytes: whether products of bytes are taken out as blocks.
+        has_vnni: whether it has VNNI for them, else AVX2.
         has_tiles: whether it has AMX besides.
     """
 
@@ -26,6 +27,7 @@ class Machine:
     cache_bytes: int
     vectors: int
     multiplies_bytes: bool = False
+    has_vnni: bool = False
     has_tiles: bool = False
 
     @staticmethod
@@ -40,7 +42,8 @@ class Machine:
         options = dict(schedule.options) if schedule is not None else {}
         vectors = options.get("vectors", widest_tile(registers))
         cache = target.l2_kb * 1024
-        return Machine(target.vector_bits, registers, cache, vectors, target.multiplies_bytes, target.has_tiles)
+        abilities = (target.multiplies_bytes, target.has_vnni, target.has_tiles)
+        return Machine(target.vector_bits, registers, cache, vectors, *abilities)
 
     @property
     def lanes(self) -> int:

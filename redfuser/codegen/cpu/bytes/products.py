@@ -157,7 +157,7 @@ class ByteProducts:
     """Writes the block products of one function.
 
     Args:
-        machine: gives the size of slabs.
+        machine: gives the size of slabs, and says which instructions there are.
         granted: whether there may be tiles; None on processors without.
         flat: tensors of left factors -> flat arrays.
         pitches: of these.
@@ -215,7 +215,7 @@ class ByteProducts:
             return
         first = op("mul", self._panel(product, region), index(panels.panel_bytes))
         right = Matrix(packed, first, panels.panel_bytes)
-        write_block(self.builder, Block(left, right, totals, rows, count, panels.steps, far=True), self.granted)
+        self._block(Block(left, right, totals, rows, count, panels.steps, far=True))
 
     def _pack_and_write(
         self, product: BlockProduct, column: Expr, left: Matrix, sums: Matrix, rows: int, count: int
@@ -230,7 +230,10 @@ class ByteProducts:
             right = Matrix(array, index(0), slab.panel_bytes)
             write_columns(builder, source, right, slab, index(0), column, count)
             part = replace(left, start=op("add", left.start, row))
-            write_block(builder, Block(part, right, sums, rows, count, slab.steps, row), self.granted)
+            self._block(Block(part, right, sums, rows, count, slab.steps, row))
+
+    def _block(self, block: Block) -> None:
+        write_block(self.builder, block, self.granted, self.machine.has_vnni)
 
     @staticmethod
     def _panel(product: BlockProduct, region: Region) -> Expr:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.bytes.amx import Tiles
 from redfuser.codegen.cpu.bytes.block import Block
+from redfuser.codegen.cpu.bytes.pairs import Pairs
 from redfuser.codegen.cpu.bytes.vnni import Vectors
 from redfuser.codegen.cpu.values.builder import Builder
 
@@ -28,16 +29,17 @@ def request_tiles(builder: Builder) -> PrimExpr:
     return refused.equal(const(0, "int64"))
 
 
-def write_block(builder: Builder, block: Block, granted: PrimExpr | None) -> None:
+def write_block(builder: Builder, block: Block, granted: PrimExpr | None, has_vnni: bool) -> None:
     """Write the code of one block.
 
     Args:
         granted: what :func:`request_tiles` gave; None for a processor without AMX.
+        has_vnni: whether the processor has VNNI; else it has AVX2.
     """
     from tvm.tirx import Not
 
     if granted is None:
-        Vectors(builder, block).write()
+        (Vectors if has_vnni else Pairs)(builder, block).write()
         return
     with builder.when(granted):
         Tiles(builder, block).write()

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from redfuser.binding import dims_in
+from redfuser.codegen.cpu.bytes.panels import COLUMNS
 from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.centres import split_centres
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.loops import Loops
-from redfuser.codegen.cpu.lowering.nests import Nest, make_nest, merge_products
+from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, make_nest, merge_products
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch, plan_prefetches
 from redfuser.codegen.cpu.lowering.region import Region, Span, whole
 from redfuser.codegen.cpu.lowering.staging import Staging, axes_of_phase
@@ -122,7 +123,7 @@ class PhaseWriter:
         if not left:
             self._variants(rest, numbers, complete, done)
             return
-        width = -(-left // self.machine.lanes) * self.machine.lanes if tile.axis == self.lanes else left
+        width = -(-left // self._unit()) * self._unit() if tile.axis == self.lanes else left
         width = min(width, tile.size)
         last = Span(index(tile.axis.extent - width), index(0), width)
         position = self.builder.index(number)
@@ -131,6 +132,10 @@ class PhaseWriter:
         with self.builder.when(position >= self.builder.number(full)):
             shifted = replace(region, spans={**region.spans, tile.axis: last})
             self._variants(rest, numbers, shifted, {**done, tile.axis: width - left})
+
+    def _unit(self) -> int:
+        """Points along lanes that are computed together: a vector, or a panel of a product of bytes."""
+        return COLUMNS if any(isinstance(s, BlockProduct) for s in self.phase.body) else self.machine.lanes
 
     def _symbolic_tile(
         self,

@@ -118,6 +118,7 @@ class _Writer:
         self.product, self.work = product, product.work
         self.panels = product.packing.panels
         self.granted = request_tiles(self.builder) if target.has_tiles else None
+        self.has_vnni = target.has_vnni
         tall = min(BLOCK_ROWS, self.work.row.extent)
         self.rows = tall // ROWS * ROWS if tall >= ROWS else tall
 
@@ -159,7 +160,7 @@ class _Writer:
             self.panels.steps,
             far=True,
         )
-        write_block(self.builder, block, self.granted)
+        write_block(self.builder, block, self.granted, self.has_vnni)
         with self.builder.loop("r", self.rows) as r:
             for vector in range(width // COLUMNS):
                 self._finish(places, block.sums, r, index(vector * COLUMNS))

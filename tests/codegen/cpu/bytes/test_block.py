@@ -30,6 +30,14 @@ def vnni() -> CpuTarget:
     return target
 
 
+def avx2() -> CpuTarget:
+    target = load_target("cpu-avx2")
+    assert isinstance(target, CpuTarget)
+    if not runs_here(target):
+        pytest.skip("this processor has no AVX2")
+    return target
+
+
 def host() -> CpuTarget:
     target = load_target("cpu")
     assert isinstance(target, CpuTarget)
@@ -73,7 +81,7 @@ def product(left: np.ndarray, right: np.ndarray, target: CpuTarget, tiles: str) 
         len(panels.starts),
         panels.steps,
     )
-    write_block(builder, block, granted)
+    write_block(builder, block, granted, target.has_vnni)
     function = tirx.PrimFunc(arrays, builder.body()).with_attrs({"global_symbol": "f", "tirx.noalias": True})
     library = tvm.compile(tvm.IRModule({"f": function}), target=tvm.target.Target(target.llvm()))
     sums = tvm.runtime.tensor(np.zeros(room * wide, np.dtype("int32")))
@@ -100,6 +108,13 @@ def test_tiles_multiply_bytes_of_all_signs(a: str, b: str, tiles: str) -> None:
 def test_vectors_multiply_bytes_of_all_signs(a: str, b: str) -> None:
     left, right = extremes((13, 67), a), extremes((67, 48), b)
     np.testing.assert_array_equal(product(left, right, vnni(), "absent"), exact(left, right))
+
+
+@pytest.mark.parametrize(("a", "b"), SIGNS)
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(13, 67, 48), (1, 64, 16), (37, 2100, 21)])
+def test_pairs_multiply_bytes_of_all_signs(a: str, b: str, rows: int, depth: int, columns: int) -> None:
+    left, right = extremes((rows, depth), a), extremes((depth, columns), b)
+    np.testing.assert_array_equal(product(left, right, avx2(), "absent"), exact(left, right))
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 16), (16, 3, 21), (33, 1200, 100), (64, 2048, 32)])
