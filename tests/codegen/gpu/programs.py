@@ -107,6 +107,18 @@ def integer_product(rows: int, length: int, columns: int, weights: str = "int8",
     return cascade
 
 
+def byte_product(rows: int, length: int, columns: int, left: str) -> Cascade:
+    """A lone product of bytes ``x[i, j]``, of type ``left``, and int8 weights ``w[j, n]``, summed as integers."""
+    i, j, n = axis("i", rows), axis("j", length), axis("n", columns)
+    x, w = Tensor("x", (rows, length), left), Tensor("w", (length, columns), "int8")
+    product = op("mul", cast(load(x, i, j), "int32"), cast(load(w, j, n), "int32"))
+    g = Reduction(Tensor("g", (rows, columns), "int32"), "sum", (i, n), j, product)
+    output = Output(Tensor("y", (rows, columns), WORK), (i, n), (i, n), cast(g.value, WORK))
+    cascade = Cascade("bytes_0", (i,), j, (x, w), (), (g,), (output,))
+    cascade.verify()
+    return cascade
+
+
 def softmax(rows: int, length: int, dtype: str, scale: float = 1.0) -> Cascade:
     """Softmax over scaled rows of a type, computed in float32."""
     i, j = axis("i", rows), axis("j", length)

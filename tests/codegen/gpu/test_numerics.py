@@ -14,8 +14,17 @@ from redfuser.codegen.gpu import Builder, GpuProgram, Refused
 from redfuser.codegen.gpu.schedule import candidates
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
 from redfuser.options import Fp32
-from redfuser.tile import TileProgram, build, interpret
-from tests.codegen.gpu.programs import Array, Attention, gpu, integer_product, quantised_product, random_inputs, softmax
+from redfuser.tile import Schedule, TileProgram, build, interpret
+from tests.codegen.gpu.programs import (
+    Array,
+    Attention,
+    byte_product,
+    gpu,
+    integer_product,
+    quantised_product,
+    random_inputs,
+    softmax,
+)
 from tests.emulator.emulator import poisoned, run_program
 from tests.emulator.library import needs_compiler
 
@@ -114,6 +123,19 @@ def test_products_of_integers_are_exact(weights: str, shifted: bool, target: str
     arrays = {**inputs, "y": poisoned((40, 72), "float32")}
     run_program(kernels, arrays)
     np.testing.assert_array_equal(arrays["y"], interpret(program, inputs)["y"])
+
+
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+def test_products_of_bytes_wait_for_their_tiles(left: str, builder: Builder) -> None:
+    """Each of three stages is filled more than once."""
+    cascade = byte_product(64, 640, 64, left)
+    options = (("threads", 128), ("stages", 3))
+    schedule = Schedule("single-segment", (("i", 64), ("n", 64), ("j", 128)), 1, "", options)
+    made = build(cascade, derive(cascade), schedule)
+    inputs = random_inputs(cascade)
+    arrays = {**inputs, "y": poisoned((64, 64), "float32")}
+    run_program(builder.build(made, gpu("h800")), arrays)
+    np.testing.assert_array_equal(arrays["y"], interpret(made, inputs)["y"])
 
 
 @pytest.mark.parametrize(("rows", "length"), [(5, 1000), (33, 7), (1, 40000)])

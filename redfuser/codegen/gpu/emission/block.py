@@ -30,6 +30,7 @@ class Block:
 
     Attributes:
         declarations: of buffers, for the head of the kernel.
+        shared: names of those in shared memory.
         sizes: bytes declared in each scope.
         lines: the body.
         padding: what buffers hold outside their axes.
@@ -53,6 +54,7 @@ class Block:
         self.geometry, self.names, self.memory, self.options = geometry, names, memory, options
         self.fp32 = fp32
         self.declarations: list[str] = []
+        self.shared: set[str] = set()
         self.sizes = {"fragment": 0, "shared": 0}
         self.lines = Lines(depth=2)
         self.padding = Padding(phase.buffers)
@@ -128,6 +130,8 @@ class Block:
         unique = self.names.new(name)
         extents = ", ".join(map(str, shape or [1])) + ("," if len(shape) < 2 else "")
         self.sizes[scope] += prod(shape) * numpy_dtype(dtype).itemsize
+        if scope == "shared":
+            self.shared.add(unique)
         self.declarations.append(f'{unique} = T.alloc_{scope}(({extents}), "{dtype}")')
         return unique
 

@@ -77,7 +77,7 @@ def _written(statement: Statement, known: Mapping[Tensor, Range]) -> Range | Non
 
 
 def signed_bytes(value: Expr, known: Mapping[Tensor, Range]) -> Sequence[Expr] | None:
-    """Terms of type ``int8`` that add up to a value: itself, or twice its half and what is left.
+    """Terms, each an int8 whatever its type, that add up to a value: itself, or twice its half and what is left.
 
     Returns:
         ``None`` if the value may lie outside :data:`HALVED`.
@@ -86,7 +86,7 @@ def signed_bytes(value: Expr, known: Mapping[Tensor, Range]) -> Sequence[Expr] |
     if found is None or not within(found, HALVED):
         return None
     if within(found, BYTES["int8"]):
-        return (cast(value, "int8"),)
+        return (value,)
     wide = cast(value, "int32")
     two = number(2, "int32")
     half = op("floordiv", wide, two)

@@ -9,9 +9,11 @@ from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
 from redfuser.codegen.gpu.emission.geometry import Span, aligned
 from redfuser.codegen.gpu.emission.operands import copy_operand
+from redfuser.codegen.gpu.emission.overlap import overwritten_early
 from redfuser.codegen.gpu.emission.padding import Value, same, wanted
 from redfuser.codegen.gpu.emission.products import write_contract
 from redfuser.codegen.gpu.emission.reductions import write_reduce
+from redfuser.codegen.gpu.emission.script import Lines
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Expr, Op, loads, number
 from redfuser.tile.coverage import distance
@@ -135,16 +137,20 @@ def _stream(block: Block, stream: Stream) -> None:
     step = block.names.new(f"{axis.name}_step")
     stages = block.options.get("stages", 2)
     outer = any(isinstance(inner, Stream) for inner in stream.body)
-    loop = f"T.Pipelined({count}, num_stages={stages})" if stages and not outer else f"T.serial({count})"
     origin = f"{step} * {tile}" if start == "0" else f"{start} + {step} * {tile}"
     changed = {s.target.tensor for s in stream.body if not isinstance(s, Store | Stream)}
     for tensor in changed:
         block.padding.forget(tensor)
-    with block.lines.indented(f"for {step} in {loop}:"):
-        exact = axis.extent % tile == 0 and not _overruns(stream)
-        block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, str(axis.extent), exact)
-        write_body(block, stream.body)
-        del block.geometry.streamed[axis]
+    around, block.lines = block.lines, Lines(block.lines.depth + 1)
+    exact = axis.extent % tile == 0 and not _overruns(stream)
+    block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, str(axis.extent), exact)
+    write_body(block, stream.body)
+    del block.geometry.streamed[axis]
+    body, block.lines = block.lines.lines, around
+    ahead = stages and not outer and not overwritten_early(body, block.memory.values(), block.shared)
+    loop = f"T.Pipelined({count}, num_stages={stages})" if ahead else f"T.serial({count})"
+    block.lines.add(f"for {step} in {loop}:")
+    block.lines.lines += body
     for tensor in changed:
         block.padding.forget(tensor)
 

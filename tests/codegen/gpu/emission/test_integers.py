@@ -9,7 +9,7 @@ from redfuser.codegen.gpu import Refused, emit
 from redfuser.codegen.gpu.emission.integers import Range, integer_range, signed_bytes
 from redfuser.evaluate import evaluate
 from redfuser.expr import Expr, Tensor, axis, cast, load, number, op
-from tests.codegen.gpu.programs import integer_product, program
+from tests.codegen.gpu.programs import byte_product, integer_product, program
 
 I = axis("i", 4)  # noqa: E741
 BYTE, SIGNED, WORD = (load(Tensor(name, (4,), name), I) for name in ("uint8", "int8", "int32"))
@@ -61,6 +61,12 @@ def test_products_are_of_bytes_and_summed_as_integers(weights: str, shifted: boo
     [script] = emit(program(cascade, "resident", i=64, j=64))
     assert script.text.count("T.gemm(") == products
     assert 'g = T.alloc_fragment((64, 64), "int32")' in script.text and "int8" in script.text
+
+
+def test_bytes_are_multiplied_where_they_were_copied_to() -> None:
+    [script] = emit(program(byte_product(64, 256, 64, "int8"), i=64, n=64, j=128))
+    assert "T.gemm(cast, w_int8," in script.text and "T.cast(cast" not in script.text
+    assert "T.Pipelined(" in script.text
 
 
 def test_products_of_words_are_refused() -> None:
