@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def take_branch(node: NodeProto, condition: bool) -> tuple[list[TensorProto], list[NodeProto]]:
-    """The constants and nodes of the branch taken, ending in copies to the If's outputs.
+    """The constants and nodes of the branch taken, ending in copies to those outputs of the If that have a name.
 
     What the branch defines gets the node's name in front: two branches may use the same names.
     """
@@ -31,6 +31,7 @@ def take_branch(node: NodeProto, condition: bool) -> tuple[list[TensorProto], li
     copies = [
         helper.make_node("Identity", [names.get(inner.name, inner.name)], [outer], name=f"{node.name}/{outer}")
         for inner, outer in zip(branch.output, node.output, strict=True)
+        if outer
     ]
     return list(branch.initializer), [*branch.node, *copies]
 

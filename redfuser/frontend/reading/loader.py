@@ -107,7 +107,10 @@ def _check_validity(path: Path, proto: ModelProto) -> None:
 
 
 def _without_weights(proto: ModelProto) -> ModelProto:
-    """A copy with large initializers emptied: the checker serialises what it checks, and stops at 2 GiB."""
+    """A copy with large initializers emptied: the checker serialises what it checks, and stops at 2 GiB.
+
+    Inputs and outputs have a shape in it: the checker wants one, though ONNX lets it be unknown.
+    """
     import onnx
 
     copy = onnx.ModelProto()
@@ -117,6 +120,9 @@ def _without_weights(proto: ModelProto) -> ModelProto:
         large = tensor.ByteSize() > MIB and tensor.HasField("raw_data")
         empty = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
         copy.graph.initializer.append(empty if large else tensor)
+    for value in [*copy.graph.input, *copy.graph.output]:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
     return copy
 
 

@@ -205,6 +205,15 @@ def test_an_if_with_a_known_condition_becomes_its_branch() -> None:
     assert operators(kept) == ["If"]
 
 
+def test_outputs_of_an_if_may_have_no_name() -> None:
+    both = branches("Exp", "Neg")
+    both.output.insert(0, "")
+    for attribute in both.attribute:
+        attribute.g.output.insert(0, helper.make_tensor_value_info("inner", TensorProto.FLOAT, None))
+    result = normalise(graph_of([both], {"x": X}, ["y"], {"c": np.array(True)}))
+    assert operators(result)[:2] == ["Abs", "Exp"]
+
+
 def test_operators_that_onnx_defines_by_others_are_expanded() -> None:
     x = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32)
     ones = np.ones(4, np.float32)

@@ -41,6 +41,17 @@ def test_loads_a_model(tmp_path: Path) -> None:
     assert str(model).startswith("model.onnx: opset 18, 1 nodes")
 
 
+def test_shapes_of_inputs_and_outputs_may_be_unknown(tmp_path: Path) -> None:
+    proto = single("Relu", {"x": X})
+    for value in [*proto.graph.input, *proto.graph.output]:
+        value.type.tensor_type.ClearField("shape")
+    loaded = load_model(save(tmp_path, proto)).proto.graph
+    assert not any(value.type.tensor_type.HasField("shape") for value in [*loaded.input, *loaded.output])
+    proto.graph.input[0].type.ClearField("tensor_type")
+    with pytest.raises(ModelError, match="not a valid ONNX model"):
+        load_model(save(tmp_path, proto))
+
+
 def test_refuses_what_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(ModelError, match="No such file"):
