@@ -13,6 +13,7 @@ from redfuser.errors import UsageError
 from redfuser.records import digest
 from redfuser.signature import DimRange
 from redfuser.targets import CpuTarget, Target
+from redfuser.threads import require_threads
 
 if TYPE_CHECKING:
     from redfuser.tuning.record import TuningLock
@@ -87,6 +88,11 @@ class CompileOptions:
         object.__setattr__(self, "values", {name: _checked_value(name, value) for name, value in self.values.items()})
         if self.numerics not in get_args(Numerics):
             raise UsageError(f"there are no numerics {self.numerics!r}", f"one of {', '.join(get_args(Numerics))}")
+        if self.fp32 not in get_args(Fp32):
+            raise UsageError(f"there is no fp32 {self.fp32!r}", f"one of {', '.join(get_args(Fp32))}")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise UsageError(f"seed: {self.seed!r} isn't a whole number from 0 on")
+        require_threads(self.threads)
         if self.threads is not None and isinstance(self.target, CpuTarget):
             object.__setattr__(self, "target", replace(self.target, cores=self.threads))
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
+
+from redfuser.errors import UsageError
 
 #: Who may say how many threads there are: TVM heeds the first before the second.
 THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
 
 #: Ties workers to cores unless it is 0.
 _BINDING = "TVM_BIND_THREADS"
+
+#: More would bring any machine to a stop: workers that wait for a call keep their cores busy for a while.
+MOST_THREADS = 1024
+
+#: ``process``: where this thread's workers are. TVM keeps some for each thread that ran something.
+_workers = threading.local()
 
 
 def use_threads(count: int | None) -> None:
@@ -17,9 +26,13 @@ def use_threads(count: int | None) -> None:
     Args:
         count: how many; what the environment says if not given.
 
+    Raises:
+        UsageError: it isn't a number of threads.
+
     TVM would tie each worker to a core. Whoever calls it may be on that very core, and stays there through calls of
     less than some milliseconds: these took twice as long.
     """
+    require_threads(count)
     if count is not None:
         os.environ[THREADS_VARIABLES[0]] = str(count)
     os.environ.setdefault(_BINDING, "0")
@@ -28,3 +41,31 @@ def use_threads(count: int | None) -> None:
 def threads_asked_for() -> tuple[str, str] | None:
     """The variable that says how many threads to run, and what it says; ``None`` if none does."""
     return next(((name, os.environ[name]) for name in THREADS_VARIABLES if os.environ.get(name)), None)
+
+
+def require_threads(count: object) -> None:
+    """Refuse what is no number of threads; ``None`` leaves it open.
+
+    Raises:
+        UsageError: it isn't a whole number from 1 to :data:`MOST_THREADS`.
+    """
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    if count is not None and not (whole and 1 <= int(str(count)) <= MOST_THREADS):
+        raise UsageError(
+            f"threads: {count!r} isn't a whole number from 1 to {MOST_THREADS}", "leave it out for all cores"
+        )
+
+
+def require_workers() -> None:
+    """Refuse to run where TVM would wait for ever: a process has none of the threads of the one it was forked from.
+
+    Raises:
+        UsageError: this thread ran something before its process was forked.
+    """
+    process = os.getpid()
+    if getattr(_workers, "process", process) != process:
+        raise UsageError(
+            "this process was forked from a thread that had run a model; TVM's worker threads stayed behind",
+            "start it by spawn (multiprocessing.get_context('spawn')), or run the first model after the fork",
+        )
+    _workers.process = process

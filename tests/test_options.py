@@ -115,6 +115,10 @@ def test_numbers_from_numpy_are_numbers() -> None:
         {"values": {"x": [10**400]}},
         {"values": {"x": ["1"]}},
         {"numerics": "sloppy"},
+        {"fp32": "fp8"},
+        {"seed": -1},
+        {"threads": 0},
+        {"threads": 2.0},
     ],
 )
 def test_what_no_artifact_can_be_made_with_is_refused(wrong: dict[str, Any]) -> None:

@@ -27,8 +27,9 @@ def check_device(target: TargetInfo, wanted: str | None) -> int:
         UsageError: it isn't written like that, or the module was compiled for another kind of device.
         MissingToolError: the module is for CPUs, and this processor lacks what it needs.
     """
-    match = re.fullmatch(r"(cpu|cuda)(?::(\d{1,3}))?", wanted or ("cpu" if target.kind == "cpu" else "cuda"))
-    if match is None:
+    kind = "cpu" if target.kind == "cpu" else "cuda"
+    match = re.fullmatch(r"(cpu|cuda)(?::(\d{1,3}))?", kind if wanted is None else str(wanted), re.ASCII)
+    if match is None or (match[1] == "cpu" and int(match[2] or 0) > 0):
         raise UsageError(f"--device {wanted!r} isn't cpu, cuda or cuda:N", "for example --device cuda:1")
     if (match[1] == "cpu") != (target.kind == "cpu"):
         raise UsageError(

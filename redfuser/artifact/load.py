@@ -11,31 +11,36 @@ from typing import Any
 import numpy as np
 
 from redfuser.artifact.device import check_device, open_device
+from redfuser.artifact.kept import Kept
 from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
 from redfuser.signature import DimRange, TensorSpec
-from redfuser.threads import threads_asked_for, use_threads
+from redfuser.threads import require_threads, require_workers, threads_asked_for, use_threads
 
 #: What DLPack calls the memory of a processor.
 _PROCESSOR = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A module ready to run. Calls from several threads take turns; to run some at once, load it once for each.
+
+    In a process that is forked after a call it can't run; load before the fork, and call after it.
 
     Args:
         manifest: of the artifact.
         machine: TVM's ``relax.VirtualMachine``, which has one set of registers.
         device: TVM's device that it runs on.
         turn: held while the machine runs.
+        kept: bounds the memory of arrays that are gone, where sizes differ from call to call.
     """
 
     manifest: Manifest
     machine: Any
     device: Any
-    turn: Lock = field(default_factory=Lock, compare=False, repr=False)
+    turn: Lock = field(default_factory=Lock, repr=False)
+    kept: Kept = field(default_factory=Kept, repr=False)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -59,10 +64,14 @@ class LoadedModel:
             the memory of an output goes back to TVM, for a later call, when the array is gone.
 
         Raises:
-            UsageError: names the input that is missing, unknown, or of another shape or dtype.
+            UsageError: names the input that is missing, unknown, or of another shape or dtype; or the process was
+                forked after a call.
         """
         arrays = check_feeds(self.inputs, feeds, self.manifest.dims)
+        require_workers()
         with self.turn:
+            if self.manifest.dims:
+                self.kept.before_call(tuple(array.shape for array in arrays))
             result = self.machine["main"](*(_to_device(array, self.device) for array in arrays))
             results = [result] if hasattr(result, "numpy") else list(result)
             return {spec.name: _to_host(tensor) for spec, tensor in zip(self.outputs, results, strict=True)}
@@ -102,7 +111,10 @@ def check_feeds(
         UsageError: see :meth:`LoadedModel.__call__`; or a dimension is out of its range, or differs between inputs.
     """
     signature = f"the module takes {', '.join(map(str, specs)) or 'no inputs'}"
-    unknown = sorted(set(feeds) - {spec.name for spec in specs})
+    if not isinstance(feeds, Mapping):
+        raise UsageError(f"inputs come as a mapping of names to arrays, not as a {type(feeds).__name__}", signature)
+    known = {spec.name for spec in specs}
+    unknown = [name for name in feeds if name not in known]
     if unknown:
         raise UsageError(f"no input is called {unknown[0]!r}", signature)
     arrays = []
@@ -110,7 +122,7 @@ def check_feeds(
     for spec in specs:
         if spec.name not in feeds:
             raise UsageError(f"input {spec.name!r} is missing", signature)
-        array = np.asarray(feeds[spec.name])
+        array = _array(spec.name, feeds[spec.name])
         fits = len(array.shape) == len(spec.shape) and array.dtype.name == spec.dtype
         if not fits or any(isinstance(n, int) and n != m for n, m in zip(spec.shape, array.shape, strict=True)):
             found = TensorSpec(spec.name, array.shape, array.dtype.name)
@@ -121,6 +133,14 @@ def check_feeds(
         native = array.dtype.newbyteorder("=")
         arrays.append(np.require(array, native, ("C_CONTIGUOUS", "ALIGNED")).reshape(array.shape))
     return arrays
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever the value's own conversion raises
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UsageError(f"input {name!r} can't be made an array: {reason}") from error
 
 
 def _bind_sizes(spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, int], dims: Mapping[str, DimRange]) -> None:
@@ -150,21 +170,23 @@ def load(path: str | Path, threads: int | None = None, device: str | None = None
 
     Args:
         path: what ``compile`` wrote.
-        threads: worker threads.
+        threads: worker threads, 1 to 1024; all cores if not given.
         device: ``cpu``, ``cuda`` or ``cuda:1``; the first device of the target's kind if not given.
 
     Raises:
-        UsageError: the folder isn't an artifact, or the device isn't of the kind it was compiled for.
+        UsageError: the folder isn't an artifact, the device isn't of the kind it was compiled for, or ``threads`` is
+            no number of threads.
         VerificationError: its manifest or module cannot be read.
         MissingToolError: apache-tvm isn't usable, or this machine lacks what the module was compiled for.
     """
+    require_threads(threads)
     folder = Path(path)
     manifest = read_manifest(folder)
     if not (folder / MODULE).is_file():
         raise VerificationError(f"{str(folder / MODULE)!r} is missing", "compile the model again")
     _check_size(manifest, folder / MODULE)
     number = check_device(manifest.target, device)
-    use_threads(threads or (None if threads_asked_for() else usable_cores()))
+    use_threads(usable_cores() if threads is None and not threads_asked_for() else threads)
     return _open(manifest, folder / MODULE, number)
 
 

@@ -95,7 +95,47 @@ def test_threads(artifact: Path, monkeypatch, given: dict[str, str], asked: int 
         assert fresh.submit(tvm.get_global_func("runtime.NumThreads")).result() == (expected or usable_cores())
 
 
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, 1025])
+def test_numbers_of_threads_that_are_none(artifact: Path, count: object) -> None:
+    before = os.environ.get("TVM_NUM_THREADS")
+    with pytest.raises(UsageError, match="isn't a whole number from 1 to 1024"):
+        redfuser.load(artifact, threads=count)
+    assert os.environ.get("TVM_NUM_THREADS") == before
+
+
+def test_a_forked_process_runs_what_was_only_loaded(artifact: Path) -> None:
+    """TVM's workers stay behind when a process forks, and whoever has some waits for them without an end."""
+    script = f"""
+import os, signal, numpy as np, redfuser
+feeds = {{"x": np.ones((2, 3), np.float32), "n": np.asarray(5)}}
+model = redfuser.load({str(artifact)!r}, threads=2)
+
+def in_child():
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(60)
+    try:
+        os._exit(int((model(feeds)["double"] == 2).all()))
+    except redfuser.RedFuserError as error:
+        os._exit(7 if "forked" in error.message else 8)
+
+assert in_child() == 1
+model(feeds)
+assert in_child() == 7
+assert (model(feeds)["double"] == 2).all()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 X, N = np.zeros((2, 3), np.float32), np.zeros((), np.int64)
+
+
+class Unwilling:
+    """No array, and says so in an exception of its own."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise RuntimeError("call detach() first")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +148,10 @@ X, N = np.zeros((2, 3), np.float32), np.zeros((), np.int64)
         ({"x": X, "n": N.reshape(1)}, r"n: int64\[1\]"),
         ({"x": X.astype(object), "n": N}, "object"),
         ({"x": X.tolist(), "n": N}, "float64"),
+        ({"x": [[1, 2], [3]], "n": N}, "input 'x' can't be made an array"),
+        ({"x": Unwilling(), "n": N}, "input 'x' can't be made an array: call detach"),
+        ({"x": X, "n": N, 3: N, "z": X}, "no input is called 3"),
+        ([X, N], "mapping of names to arrays, not as a list"),
     ],
 )
 def test_feeds_that_do_not_fit_are_refused(feeds: dict[str, np.ndarray], message: str) -> None:
@@ -172,6 +216,6 @@ def test_the_device_must_be_of_the_target_s_kind() -> None:
     gpu, cpu = TargetInfo("h800", "gpu", "sm_90a"), TargetInfo("cpu-x86-64", "cpu", "x86-64")
     assert [check_device(gpu, wanted) for wanted in (None, "cuda", "cuda:3")] == [0, 0, 3]
     assert check_device(cpu, None) == check_device(cpu, "cpu") == 0
-    for target, wanted in ((gpu, "cpu"), (cpu, "cuda"), (gpu, "gpu"), (gpu, "cuda:x")):
+    for target, wanted in ((gpu, "cpu"), (cpu, "cuda"), (gpu, "gpu"), (gpu, "cuda:x"), (cpu, "cpu:1"), (cpu, "")):
         with pytest.raises(UsageError):
             check_device(target, wanted)

@@ -11,6 +11,7 @@ from redfuser.codegen.cpu.assembly_text import read_assembly
 from redfuser.evaluate import numpy_dtype
 from redfuser.host import CPUINFO, missing_features, read_flags
 from redfuser.targets import CpuTarget
+from redfuser.threads import require_workers
 
 if TYPE_CHECKING:
     from tvm.runtime import Executable, Tensor
@@ -65,6 +66,7 @@ class CompiledKernel:
 
     def run(self, *tensors: Tensor, **sizes: int) -> None:
         """Run on tensors of the runtime, without copies: what to time."""
+        require_workers()
         self.executable[self.function.attrs["global_symbol"]](*tensors, *(sizes[p.name] for p in self._dims()))
 
     def _dims(self) -> list[Var]:
