@@ -309,3 +309,13 @@ def test_casts_to_small_integers_wrap_and_have_no_numbers_for_what_is_not_finite
     (got,) = run(lower(loaded(proto)), {"x": x})
     inside = np.where(np.abs(x) < 2**31, x, 0).astype(np.int64)
     np.testing.assert_array_equal(got, inside.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 5, 4)], ids=str)
+def test_instance_norm_takes_the_mean_once(shape: tuple[int, ...], dtype: str) -> None:
+    feeds = {"x": (normal(*shape) + 4).astype(dtype), "scale": normal(3).astype(dtype), "bias": normal(3).astype(dtype)}
+    proto = single("InstanceNormalization", feeds, epsilon=1e-3)
+    check(proto, feeds)
+    folds = [str(function).count("T.init()") for function in lower(loaded(proto)).module.functions.values()]
+    assert sum(folds) == 1, "the same function gives mean and variance"

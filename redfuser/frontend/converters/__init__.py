@@ -11,7 +11,13 @@ from redfuser.frontend.converters.elementwise import CONVERT_MAX, CONVERT_MIN, c
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
 from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
-from redfuser.frontend.converters.norms import convert_batch_norm, convert_layer_norm, convert_lp_norm, convert_rms_norm
+from redfuser.frontend.converters.norms import (
+    convert_batch_norm,
+    convert_instance_norm,
+    convert_layer_norm,
+    convert_lp_norm,
+    convert_rms_norm,
+)
 from redfuser.frontend.converters.padding import convert_pad
 from redfuser.frontend.converters.quantize import (
     convert_cast,
@@ -53,6 +59,7 @@ CONVERTERS: dict[str, Converter] = {
     "GatherND": convert_gather_nd,
     "Gemm": convert_gemm,
     "Hardmax": convert_hardmax,
+    "InstanceNormalization": convert_instance_norm,
     "IsInf": convert_is_inf,
     "LayerNormalization": convert_layer_norm,
     "LpNormalization": convert_lp_norm,

@@ -40,6 +40,18 @@ def convert_layer_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
     return results
 
 
+def convert_instance_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """InstanceNormalization; its variance is about the one mean, where the stock converter computes that again."""
+    data = inputs[0]
+    axes, shape = list(range(2, rank_of(data))), (-1, *[1] * (rank_of(data) - 2))
+    centred = bb.emit(R.subtract(data, bb.emit(R.mean(data, axes, True))))
+    variance = bb.emit(R.mean(bb.emit(R.multiply(centred, centred)), axes, True))
+    spread = bb.emit(R.add(variance, relax.const(attributes.get("epsilon", 1e-5), dtype_of(data))))
+    normalised = bb.emit(R.divide(centred, bb.emit(R.sqrt(spread))))
+    scale, bias = (bb.emit(R.reshape(value, shape)) for value in inputs[1:3])
+    return R.add(bb.emit(R.multiply(normalised, scale)), bias)
+
+
 def convert_rms_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """RMSNormalization over the axes from ``axis`` on, folded into one."""
     data, scale = inputs[0], inputs[1]
