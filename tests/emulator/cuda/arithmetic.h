@@ -14,6 +14,7 @@ using ::bfloat16_t;
 using ::half_t;
 }  // namespace cutlass
 using half = half_t;
+using tfloat32_t = float;  // tensor cores alone tell them apart
 using __half = half_t;
 using __nv_bfloat16 = bfloat16_t;
 struct half2 {
