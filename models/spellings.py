@@ -57,8 +57,8 @@ GRAPHS: dict[str, str] = {
         <float r = {0.5946}, float zero = {0.0}, float least = {-inf}, int64[3] three = {4, 7, 8},
          int64[4] four = {2, 2, 8, 7}> {
         qs = Mul(q, r)  kf = Reshape(k, three)  kt = Transpose<perm=[0,2,1]>(kf)  ku = Reshape(kt, four)
-        ks = Mul(ku, r)  a = MatMul(qs, ks)  m = Where(seen, zero, least)  b = Add(a, m)  p = Softmax<axis=-1>(b)  n = IsNaN(p)
-        c = Where(n, zero, p)  y = MatMul(c, v) }""",
+        ks = Mul(ku, r)  a = MatMul(qs, ks)  m = Where(seen, zero, least)  b = Add(a, m)
+        p = Softmax<axis=-1>(b)  n = IsNaN(p)  c = Where(n, zero, p)  y = MatMul(c, v) }""",
     # T5: the bias inside the mask's choice, no scale, more keys than queries.
     "bias_in_the_mask": """g (float[2,2,7,8] q, float[2,2,8,9] kt, float[2,2,9,8] v, float[1,2,7,9] bias,
          bool[2,1,1,9] seen) => (float[2,2,7,8] y) <float least = {-3.4028235e38}> {

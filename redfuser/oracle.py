@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from redfuser.double_operators import double_operators
 from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed import define
@@ -200,62 +201,12 @@ def _by_reference(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Ar
 
     node = single.graph.node[0]
     try:
-        return ReferenceEvaluator(single, new_ops=_double_operators()).run(None, dict(feeds))
+        return ReferenceEvaluator(single, new_ops=double_operators()).run(None, dict(feeds))
     except Exception as error:  # operators raise whatever comes to hand
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VerificationError(
             f"node '{node.name}' ({node.op_type}) cannot be computed in float64: {reason}"
         ) from error
-
-
-def _double_operators() -> list[type]:
-    """Operators whose reference implementation, or definition, rounds to float32 inside."""
-    import math
-
-    import numpy as np
-    from onnx.reference.op_run import OpRun
-
-    def erf(x: Array) -> Array:
-        return np.vectorize(math.erf, otypes=[np.float64])(x)
-
-    class Erf(OpRun):
-        def _run(self, x: Array) -> tuple[Array]:
-            return (erf(x),)
-
-    class Gelu(OpRun):
-        def _run(self, x: Array, approximate: str = "none") -> tuple[Array]:
-            if approximate == "tanh":
-                return (x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),)
-            return (x / 2 * (1 + erf(x / math.sqrt(2))),)
-
-    class HardSwish(OpRun):
-        def _run(self, x: Array) -> tuple[Array]:
-            return (x * np.clip(x / 6 + 0.5, 0, 1),)
-
-    class DynamicQuantizeLinear(OpRun):
-        def _run(self, x: Array) -> tuple[Array, Array, Array]:
-            low, high = min(x.min(), 0.0), max(x.max(), 0.0)
-            scale = (high - low) / 255 or 1.0
-            zero = np.clip(np.rint(-low / scale), 0, 255)
-            return (np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.array(scale), zero.astype(np.uint8))
-
-    class GroupNormalization(OpRun):
-        def _run(
-            self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, num_groups: int = 1, stash_type: int = 1
-        ) -> tuple[Array]:
-            groups = x.reshape(x.shape[0], num_groups, -1)
-            centred = groups - groups.mean(-1, keepdims=True)
-            normal = (centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)).reshape(x.shape)
-            # Before operator set 21 there is one scale for each group, not for each channel.
-            per = (np.repeat(v, x.shape[1] // v.size).reshape(-1, *[1] * (x.ndim - 2)) for v in (scale, bias))
-            return (normal * next(per) + next(per),)
-
-    class MeanVarianceNormalization(OpRun):
-        def _run(self, x: Array, axes: Sequence[int] = (0, 2, 3)) -> tuple[Array]:
-            centred = x - x.mean(tuple(axes), keepdims=True)
-            return (centred / (np.sqrt((centred**2).mean(tuple(axes), keepdims=True)) + 1e-9),)
-
-    return [DynamicQuantizeLinear, Erf, Gelu, GroupNormalization, HardSwish, MeanVarianceNormalization]
 
 
 #: Sizes that tiles and vectors find hard: one, primes, multiples and their neighbours.

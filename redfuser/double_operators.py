@@ -1,0 +1,61 @@
+"""ONNX operators in double precision, for the float64 oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+def double_operators() -> list[type]:
+    """Operators whose reference implementation, or definition, rounds to float32 inside."""
+    import math
+
+    import numpy as np
+    from onnx.reference.op_run import OpRun
+
+    def erf(x: Array) -> Array:
+        return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+    class Erf(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (erf(x),)
+
+    class Gelu(OpRun):
+        def _run(self, x: Array, approximate: str = "none") -> tuple[Array]:
+            if approximate == "tanh":
+                return (x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),)
+            return (x / 2 * (1 + erf(x / math.sqrt(2))),)
+
+    class HardSwish(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (x * np.clip(x / 6 + 0.5, 0, 1),)
+
+    class DynamicQuantizeLinear(OpRun):
+        def _run(self, x: Array) -> tuple[Array, Array, Array]:
+            low, high = min(x.min(), 0.0), max(x.max(), 0.0)
+            scale = (high - low) / 255 or 1.0
+            zero = np.clip(np.rint(-low / scale), 0, 255)
+            return (np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.array(scale), zero.astype(np.uint8))
+
+    class GroupNormalization(OpRun):
+        def _run(
+            self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, num_groups: int = 1, stash_type: int = 1
+        ) -> tuple[Array]:
+            groups = x.reshape(x.shape[0], num_groups, -1)
+            centred = groups - groups.mean(-1, keepdims=True)
+            normal = (centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)).reshape(x.shape)
+            # Before operator set 21 there is one scale for each group, not for each channel.
+            per = (np.repeat(v, x.shape[1] // v.size).reshape(-1, *[1] * (x.ndim - 2)) for v in (scale, bias))
+            return (normal * next(per) + next(per),)
+
+    class MeanVarianceNormalization(OpRun):
+        def _run(self, x: Array, axes: Sequence[int] = (0, 2, 3)) -> tuple[Array]:
+            centred = x - x.mean(tuple(axes), keepdims=True)
+            return (centred / (np.sqrt((centred**2).mean(tuple(axes), keepdims=True)) + 1e-9),)
+
+    return [DynamicQuantizeLinear, Erf, Gelu, GroupNormalization, HardSwish, MeanVarianceNormalization]
