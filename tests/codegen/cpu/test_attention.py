@@ -113,6 +113,14 @@ def test_rows_with_every_key_hidden() -> None:
         assert np.isnan(got[0, 3].reshape(2, 4)).sum(axis=1).tolist() == [1, 1]
 
 
+def test_values_as_large_as_the_axis_allows_stay_finite() -> None:
+    """The division comes last: sums of values up to the largest number over the axis's length don't overflow."""
+    attention = Attention(q_len=20, kv_len=40, mask="none")
+    inputs = attention.inputs()
+    inputs["v"] = np.copysign(np.float32(3.4e38 / 40), inputs["v"])
+    assert_matches(program(attention.cascade(), "single-segment", 1, "i", i=16, j=16), inputs)
+
+
 def test_a_nan_score_shows_in_its_row_alone() -> None:
     attention = Attention(q_len=20, kv_len=40)
     inputs = attention.inputs(np.ones((20, 40), dtype=bool))
