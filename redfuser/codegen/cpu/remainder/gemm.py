@@ -16,7 +16,7 @@ from redfuser.codegen.cpu.lowering.region import Region, whole
 from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.packing import Packing
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.tiling import Tiling, cycles
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
@@ -36,6 +36,9 @@ SUMMANDS_AHEAD = 24
 
 #: Register tiles in a block of rows, where the number of rows is known on the call only.
 SYMBOLIC_TILES = 8
+
+#: Up to so many of the highest register tiles, a lower one may waste less on a number of rows.
+FEW_TILES = 4
 
 
 def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | None) -> None:
@@ -68,16 +71,23 @@ class _Product:
             self._write_blocks(index(self.tiling.blocks), self.tiling.blocks)
 
     def _write_symbolic(self) -> None:
-        """Blocks of some tiles, as many as there are rows for; fewer rows than a tile has go through lower ones."""
-        extent, wide = self.work.row.extent, self.tiling
-        rows, above = self.builder.index(index(extent)), most(extent) + 1
-        for height in _heights(wide.rows, extent):
+        """Blocks of some tiles, as many as there are rows for; few rows go through the tiles that waste the least."""
+        wide = self.tiling
+        for height, ranges in _ranges(wide, self.work.row.extent).items():
             self.tiling = replace(wide, rows=height)
-            self.tiles = min(SYMBOLIC_TILES, -(-(above - 1) // height))
-            fewest, too_many = self.builder.number(height), self.builder.number(above)
-            with self.builder.when(rows >= fewest), self.builder.when(rows < too_many):
+            self.tiles = min(SYMBOLIC_TILES, -(-ranges[-1][1] // height))
+            with self.builder.when(self._is_within(ranges)):
                 self._write_some()
-            above = height
+
+    def _is_within(self, ranges: Sequence[tuple[int, int]]) -> PrimExpr:
+        """Whether the number of rows is in one of these ranges."""
+        from tvm.tirx import And, Or
+
+        rows, number = self.builder.index(index(self.work.row.extent)), self.builder.number
+        first, *others = [And(rows >= number(least), rows <= number(most)) for least, most in ranges]
+        for other in others:
+            first = Or(first, other)
+        return first
 
     def _write_some(self) -> None:
         """The blocks of a number of rows that is known on the call only."""
@@ -274,9 +284,38 @@ class _Product:
         self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)
 
 
+def _ranges(wide: Tiling, extent: Extent) -> dict[int, list[tuple[int, int]]]:
+    """Rows of each register tile that a symbolic number of rows needs -> first and last of the numbers it is for.
+
+    Of few rows the last tile computes many again: the tile with the least estimated time is taken.
+    """
+    heights = _heights(wide.rows, extent)
+    found: dict[int, list[tuple[int, int]]] = {}
+
+    def cost(height: int, rows: int) -> float:
+        return cycles(replace(wide, rows=height)) * -(-rows // height)
+
+    few = min(FEW_TILES * wide.rows, most(extent))
+    for rows in range(max(least(extent), 1), few + 1):
+        best = min((height for height in heights if height <= rows), key=lambda height: (cost(height, rows), -height))
+        ranges = found.setdefault(best, [])
+        if ranges and ranges[-1][1] == rows - 1:
+            ranges[-1] = (ranges[-1][0], rows)
+        else:
+            ranges.append((rows, rows))
+    if few < most(extent):
+        ranges = found.setdefault(heights[0], [])
+        ranges.append((max(few + 1, least(extent)), most(extent)))
+    return found
+
+
 def _heights(rows: int, extent: Extent) -> list[int]:
-    """Rows of the register tiles that a symbolic number of rows needs: one that has enough of them is the last."""
-    heights = [height for height in dict.fromkeys((rows, -(-rows // 2), 1)) if height <= most(extent)]
+    """Rows of the register tiles that a symbolic number of rows needs: one that has enough of them is the last.
+
+    A second tile of four rows would be almost wasted on a fifth and sixth: two of three do.
+    """
+    sizes = (rows, *([rows - 1] if rows == 4 else []), -(-rows // 2), 1)
+    heights = [height for height in dict.fromkeys(sizes) if height <= most(extent)]
     enough = next((n for n, height in enumerate(heights) if height <= least(extent)), len(heights) - 1)
     return heights[: enough + 1]
 

@@ -82,7 +82,7 @@ def choose_tiling(work: Contraction, target: CpuTarget) -> Tiling:
     ]
 
     def cost(shape: Tiling) -> tuple[float, int]:
-        return _cycles(shape) * shape.tiles(rows) * shape.panels(columns), -shape.rows * shape.vectors
+        return cycles(shape) * shape.tiles(rows) * shape.panels(columns), -shape.rows * shape.vectors
 
     best = min(shapes, key=cost)
     itemsize, cache = numpy_dtype(dtype).itemsize, target.l2_kb * 1024
@@ -96,7 +96,7 @@ def choose_tiling(work: Contraction, target: CpuTarget) -> Tiling:
     return replace(chosen, parts=parts if chosen.tiles(rows) > 1 else 1, strips=strips)
 
 
-def _cycles(tiling: Tiling) -> float:
+def cycles(tiling: Tiling) -> float:
     """Estimated cycles of a register tile for one summand: arithmetic or waiting for results, and some of the loads."""
     arithmetic = max(tiling.rows * tiling.vectors / THROUGHPUT, LATENCY)
     return arithmetic + LOAD * (tiling.rows + tiling.vectors)

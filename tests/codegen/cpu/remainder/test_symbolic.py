@@ -11,6 +11,9 @@ import pytest
 import redfuser as library
 from models.builder import Builder, weights
 from redfuser.artifact.load import LoadedModel
+from redfuser.codegen.cpu.remainder.gemm import _ranges
+from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.extents import Dim, size_of
 from redfuser.oracle import run_onnxruntime
 from redfuser.signature import DimRange
 
@@ -61,3 +64,12 @@ def test_any_number_of_rows(path: Path, model: LoadedModel, rows: int) -> None:
     outputs = model(feeds)
     for name, expected in run_onnxruntime(onnx.load(path), feeds, 1).items():
         np.testing.assert_allclose(outputs[name], expected, rtol=2e-5, atol=2e-5, err_msg=name)
+
+
+def test_few_rows_go_through_the_tiles_that_waste_the_least() -> None:
+    """Of five rows a second tile of four would compute three again; of many the highest tile wastes little."""
+    ranges = _ranges(Tiling(4, 3, 8), size_of(Dim("n", 1, 300)))
+    heights = {rows: height for height, found in ranges.items() for a, b in found for rows in range(a, b + 1)}
+    assert sorted(heights) == list(range(1, 301))
+    assert [heights[rows] for rows in (1, 2, 3, 4, 5, 6, 8, 12, 100, 300)] == [1, 2, 3, 4, 3, 3, 4, 4, 4, 4]
+    assert list(_ranges(Tiling(4, 3, 8), size_of(Dim("n", 8, 300)))) == [4]
