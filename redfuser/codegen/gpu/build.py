@@ -73,7 +73,7 @@ class Builder:
         """
         tools = find_toolchain()
         _require(type_problem(program, target))
-        scripts = emit(program, self.fp32)
+        scripts = emit(program, self.fp32, target.has("wgmma"))
         program = pairs_as_integers(program)
         for script in scripts:
             _require(foreseen_problem(script, target))

@@ -93,6 +93,15 @@ def test_latent_attention(dtype: str, target: str, builder: Builder) -> None:
     assert all(kernel.resources.spills == 0 for kernel in kernels.kernels)
 
 
+@pytest.mark.parametrize(("rows", "keys", "dim"), [(128, 256, 64), (130, 200, 72)])
+def test_scores_of_float32_are_multiplied_by_groups_of_warps(rows: int, keys: int, dim: int, builder: Builder) -> None:
+    cascade = Attention(dtype="float32", heads=1, q_len=rows, kv_len=keys, dim=dim, v_dim=64).cascade()
+    [kernel] = check(builder, cascade, "h800", random_inputs(cascade)).kernels
+    assert kernel.source.count("tl::wgmma_ss<tl::DataType::kTensorFloat32") == 1
+    assert "tl::mma_sync<tl::DataType::kTensorFloat32" in kernel.source, "values lie the other way"
+    assert kernel.resources.spills == 0
+
+
 @pytest.mark.parametrize("length", [300, 40_000])
 def test_probabilities_of_large_scaled_scores_sum_to_one(length: int, builder: Builder) -> None:
     """However the compiler contracts the scale and what is subtracted: in the sum as in the output."""

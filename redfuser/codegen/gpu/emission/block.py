@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -13,7 +14,7 @@ from redfuser.codegen.gpu.emission.precision import strip_casts
 from redfuser.codegen.gpu.emission.script import Lines, Names
 from redfuser.codegen.gpu.emission.storage import Storage, plan_storage
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, substitute
+from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, loads, substitute
 from redfuser.indexing import linear, simplify
 from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Phase
@@ -27,9 +28,10 @@ class Block:
         options: of the schedule.
         fast: see :class:`Writer`.
         fp32: how products of float32 are computed.
+        groups: whether the target has instructions for groups of four warps.
 
     Attributes:
-        declarations: of buffers, for the head of the kernel.
+        declarations: of buffers: what stands for the type is left open.
         shared: names of those in shared memory.
         sizes: bytes declared in each scope.
         lines: the body.
@@ -39,6 +41,9 @@ class Block:
         probabilities: buffers whose values lie between 0 and 1.
         bounds: writes bounds of streams, in which an axis is the first point of its tile.
         rounded: types to which a buffer is rounded just before its matrix product.
+        copied: what tensor a shared buffer that one statement reads is a copy of, by its name in the script.
+        uses: in how many statements a tensor is read.
+        tf32: names of what is declared as TF32.
     """
 
     def __init__(
@@ -50,10 +55,14 @@ class Block:
         options: Mapping[str, int],
         fast: bool,
         fp32: Fp32,
+        groups: bool = False,
     ) -> None:
         self.geometry, self.names, self.memory, self.options = geometry, names, memory, options
-        self.fp32 = fp32
-        self.declarations: list[str] = []
+        self.fp32, self.groups = fp32, groups
+        self.copied: dict[str, Tensor] = {}
+        self.uses = _uses(phase)
+        self.tf32: set[str] = set()
+        self.declarations: dict[str, tuple[str, str]] = {}
         self.shared: set[str] = set()
         self.sizes = {"fragment": 0, "shared": 0}
         self.lines = Lines(depth=2)
@@ -132,8 +141,16 @@ class Block:
         self.sizes[scope] += prod(shape) * numpy_dtype(dtype).itemsize
         if scope == "shared":
             self.shared.add(unique)
-        self.declarations.append(f'{unique} = T.alloc_{scope}(({extents}), "{dtype}")')
+        self.declarations[unique] = f"T.alloc_{scope}(({extents}), {{}})", dtype
         return unique
+
+    def declared(self) -> list[str]:
+        """The declarations, for the head of the kernel."""
+        return [f"{name} = {form.format(self.type(name, dtype))}" for name, (form, dtype) in self.declarations.items()]
+
+    def type(self, name: str, dtype: str) -> str:
+        """Text of the type that a buffer or a tensor is declared with."""
+        return "T.tfloat32" if name in self.tf32 else f'"{dtype}"'
 
     def stored(self, buffer: Buffer) -> Storage:
         """Where a buffer is kept; declared on first use."""
@@ -174,3 +191,12 @@ class Block:
     def indices(self, positions: Sequence[Expr]) -> str:
         """Text of the indices of an element in memory."""
         return ", ".join(self.text(simplify(position)) for position in positions) or "0"
+
+
+def _uses(phase: Phase) -> Counter[Tensor]:
+    """In how many statements each tensor is read."""
+    found: Counter[Tensor] = Counter()
+    for statement in statements(phase.body):
+        parts = (getattr(statement, name, None) for name in ("value", "left", "right", "start", "stop"))
+        found.update(node.tensor for part in parts if isinstance(part, Expr) for node in loads(part))
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
@@ -21,11 +21,12 @@ from redfuser.tile.ir import Phase, Store, Tile, TileProgram
 THREADS = 128
 
 
-def emit(program: TileProgram, fp32: Fp32 = "tf32") -> tuple[Script, ...]:
+def emit(program: TileProgram, fp32: Fp32 = "tf32", groups: bool = False) -> tuple[Script, ...]:
     """Scripts in launch order; their parameters are the tensors that each phase touches.
 
     Args:
         fp32: how products of float32 are computed; by TF32 none of which elements are selected.
+        groups: whether the target multiplies matrices by groups of four warps.
 
     Raises:
         Refused: the program can't be expressed, with the reason.
@@ -35,14 +36,14 @@ def emit(program: TileProgram, fp32: Fp32 = "tf32") -> tuple[Script, ...]:
     program = pairs_as_integers(program)
     several = len(program.phases) > 1
     return tuple(
-        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, fp32).script()
+        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, fp32, groups).script()
         for number, phase in enumerate(program.phases)
     )
 
 
 class _Kernel:
-    def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32) -> None:
-        self.program, self.phase, self.name, self.fp32 = program, phase, name, fp32
+    def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32, groups: bool) -> None:
+        self.program, self.phase, self.name, self.fp32, self.groups = program, phase, name, fp32, groups
         self.options = dict(program.schedule.options)
         self.names = Names(*VARIABLES, name)
         self.tensors = _touched(program, phase)
@@ -52,29 +53,29 @@ class _Kernel:
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
-        block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half, self.fp32)
+        block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half, self.fp32, self.groups)
         blocks = launch(self.phase.grid)
         for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
             self._place(block, tile, number)
         write_body(block, self.phase.body)
-        text = f"{self._head(blocks, block.declarations, str(block.lines))}{block.lines}"
+        text = f"{self._head(blocks, block)}{block.lines}"
         registers = block.sizes["fragment"] // (4 * self.threads)
         shared = block.sizes["shared"]
         return Script(self.name, text, self.tensors, tuple(self.memory.values()), shared, registers, half)
 
-    def _head(self, blocks: Launch, declarations: Sequence[str], body: str) -> Lines:
+    def _head(self, blocks: Launch, block: Block) -> Lines:
         head = Lines()
         head.add(f'"""{self.name} [{self.program.schedule.strategy}]"""', "", "import tilelang.language as T", "", "")
-        for helper in helpers(body):
+        for helper in helpers(str(block.lines)):
             head.add(*helper.splitlines(), "", "")
         head.add("@T.prim_func", f"def {self.name}(")
-        head.add(*(f'    {name}: T.Tensor({_shape(t)}, "{t.dtype}"),' for t, name in self.memory.items()))
+        head.add(*(f"    {n}: T.Tensor({_shape(t)}, {block.type(n, t.dtype)})," for t, n in self.memory.items()))
         head.add("):")
         variables = VARIABLES[: len(blocks.extents)]
         bound = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
         launched = ", ".join(map(str, blocks.extents))
         with head.indented(f"    with T.Kernel({launched}, threads={self.threads}) as {bound}:"):
-            head.add(*(f"    {declaration}" for declaration in declarations))
+            head.add(*(f"    {declaration}" for declaration in block.declared()))
         return head
 
     def _place(self, block: Block, tile: Tile, number: str) -> None:

@@ -35,6 +35,8 @@ def copy_operand(block: Block, statement: Map) -> bool:
     if region is None:
         return False
     block.lines.add(f"T.copy({region}, {kept.name})")
+    if block.uses[statement.target.tensor] == 1:
+        block.copied[kept.name] = bare.tensor
     block.padding.known |= {(statement.target.tensor, axis): 0 for axis in kept.axes}
     return True
 
@@ -63,6 +65,7 @@ def operand(block: Block, value: Expr, over: Axis, other: Axis, dtype: str, regi
         shape = [block.geometry.span(axis).extent for axis in order]
         name = block.declare(f"{bare.tensor.name}_shared", "shared", shape, dtype)
         block.lines.add(f"T.copy({region}, {name})")
+        block.copied[name] = bare.tensor
         return Operand(name, order)
     widest = max(loads(value), key=lambda node: len(axes_of(node)), default=None)
     order = (other, over) if registers else _order(widest, over, other, dtype)

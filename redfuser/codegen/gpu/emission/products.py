@@ -17,6 +17,9 @@ from redfuser.tile.ir import Buffer, Contract
 #: Types that tensor cores multiply; float32 as TF32.
 MULTIPLIED = frozenset({"float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "int8"})
 
+#: Rows and warps that instructions for groups of warps take.
+GROUP_ROWS, GROUP_WARPS = 64, 4
+
 #: The part of a float32 that TF32 holds, and what is left of it (0 of an infinity).
 HIGH = 'T.reinterpret(T.reinterpret({0}, "uint32") & T.uint32(0xFFFFE000), "float32")'
 LOW = f"T.if_then_else({{0}} == {HIGH}, T.float32(0), ({{0}}) - {HIGH})"
@@ -56,6 +59,8 @@ def write_contract(block: Block, statement: Contract, clear: bool) -> None:
         registers = dtype != "float32" and not block.options.get(BY_COLUMNS)
         one = operand(block, left, over, rows, dtype, registers)
         other = operand(block, right, over, columns, dtype, registers=False)
+        if dtype == "float32":
+            _for_groups(block, statement, one, other)
         _gemm(block, statement, one, other, clear, dtype)
     block.padding.forget(target.tensor)
 
@@ -103,6 +108,22 @@ def _gemm(block: Block, statement: Contract, left: Operand, right: Operand, clea
     block.lines.add(f"T.gemm({', '.join(arguments)})")
     if exact:
         _add_sums(block, target, sums, clear)
+
+
+def _for_groups(block: Block, statement: Contract, left: Operand, right: Operand) -> None:
+    """Declare both operands as TF32, so that groups of four warps multiply them, where their instruction can.
+
+    It takes TF32 with neighbours along the axis summed only: scores, and not the values that they weigh. What is copied
+    stays as it is in memory, bit by bit, so nothing else may read it. Elsewhere single warps multiply float32 as TF32.
+    """
+    rows, columns = block.geometry.wide(statement.target.axes)
+    whole = rows.extent % GROUP_ROWS == 0 and columns.extent % 8 == 0 and block.geometry.warps % GROUP_WARPS == 0
+    along = left.axes[1] == right.axes[1] == statement.over and left.name != right.name
+    if not (block.groups and whole and along) or block.options.get(BY_COLUMNS):
+        return
+    sources = [tensor for side in (left, right) if (tensor := block.copied.get(side.name)) is not None]
+    if len(sources) == 2 and all(block.uses[tensor] == 1 for tensor in sources):
+        block.tf32 |= {left.name, right.name, *(block.memory[tensor] for tensor in sources)}
 
 
 def _add_sums(block: Block, target: Buffer, sums: str, clear: bool) -> None:

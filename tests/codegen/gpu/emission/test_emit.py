@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Refused, emit
+from redfuser.expr import Expr, Load, Tensor, load, transform
 from redfuser.options import Fp32
 from tests.codegen.gpu.programs import Attention, program, quantised_product, softmax
 from tests.golden import Golden
@@ -34,6 +38,47 @@ def test_products_of_float32_as_asked_for() -> None:
     tiles = program(Attention(dtype="float32").cascade(), i=64, j=64)
     products = {fp32: emit(tiles, fp32)[0].text.count("T.gemm(") for fp32 in FP32}
     assert products == {"tf32": 2, "3xtf32": 6, "ieee": 0}
+
+
+def test_scores_of_float32_are_declared_for_groups_of_warps() -> None:
+    tiles = program(Attention(dtype="float32").cascade(), i=64, j=64)
+    [groups], [alone] = emit(tiles, groups=True), emit(tiles)
+    changed = [
+        line for line, other in zip(groups.text.splitlines(), alone.text.splitlines(), strict=True) if line != other
+    ]
+    assert [line.split()[0].rstrip(":") for line in changed] == ["q", "k", "q_tile", "k_shared"]
+    assert all(line.rstrip(",").endswith("T.tfloat32)") for line in changed)
+
+
+def test_others_stay_with_single_warps() -> None:
+    attention = Attention(dtype="float32").cascade()
+    crossed = _with_keys_crossed(attention)
+    for tiles, fp32 in (
+        (program(attention, options={"threads": 32}, i=32, j=64), "tf32"),  # too few rows, a warp
+        (program(attention, options={"threads": 64}, i=64, j=64), "tf32"),  # half a group
+        (program(attention, options={"by-columns": 1}, i=64, j=64), "tf32"),
+        (program(attention, i=64, j=64), "3xtf32"),  # parts of what is in memory
+        (program(crossed, i=64, j=64), "tf32"),  # keys lie across the axis summed
+        (program(Attention().cascade(), i=64, j=64), "tf32"),  # in half precision anyway
+    ):
+        [script] = emit(tiles, fp32, groups=True)
+        assert "tfloat32" not in script.text, script
+
+
+def _with_keys_crossed(cascade: Cascade) -> Cascade:
+    """Attention whose keys are stored with their features first."""
+    [dot], k = cascade.producers, next(tensor for tensor in cascade.inputs if tensor.name == "k")
+    b, h, j, d = k.shape
+    crossed = Tensor("k", (b, h, d, j), k.dtype)
+
+    def rule(node: Expr) -> Expr:
+        if isinstance(node, Load) and node.tensor == k:
+            first, second, row, feature = node.indices
+            return load(crossed, first, second, feature, row)
+        return node
+
+    inputs = tuple(crossed if tensor == k else tensor for tensor in cascade.inputs)
+    return replace(cascade, inputs=inputs, producers=(replace(dot, map=transform(dot.map, rule)),))
 
 
 def test_half_precision_is_multiplied_as_it_is() -> None:
