@@ -41,7 +41,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     if proto.graph.sparse_initializer:
         name = proto.graph.sparse_initializer[0].values.name
         raise ModelError(f"initializer '{name}' is sparse, which is not supported", "store it as a dense tensor")
-    result = _inline_functions(upgrade(proto))
+    result = upgrade(_inline_functions(proto))  # in this order: the converter of operator sets drops functions
     _name_nodes(result.graph)
     fold_constants(result)
     _refuse_huge(result.graph)

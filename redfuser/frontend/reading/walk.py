@@ -26,13 +26,13 @@ def count_nodes(proto: ModelProto, depth: int) -> int:
     Raises:
         ModelError: a function calls itself, or subgraphs nest deeper than ``depth``.
     """
-    functions = {(function.domain, function.name): function for function in proto.functions}
-    counts: dict[tuple[str, str], int] = {}
+    functions = {(function.domain, function.name, function.overload): function for function in proto.functions}
+    counts: dict[tuple[str, str, str], int] = {}
 
-    def count(nodes: Iterable[NodeProto], callers: tuple[tuple[str, str], ...], level: int) -> int:
+    def count(nodes: Iterable[NodeProto], callers: tuple[tuple[str, str, str], ...], level: int) -> int:
         total = 0
         for node in nodes:
-            called = (node.domain, node.op_type)
+            called = (node.domain, node.op_type, node.overload)
             if called in callers:
                 raise ModelError(f"function {node.op_type} calls itself")
             if called in functions and called not in counts:

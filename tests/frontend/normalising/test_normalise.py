@@ -60,6 +60,19 @@ def test_functions_are_inlined() -> None:
     assert operators(normalise(proto)) == ["Relu", "Neg"]
 
 
+def test_functions_of_old_operator_sets_keep_their_meaning() -> None:
+    """Softmax flattened its input before set 13."""
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": x}, ["y"], opset=11, domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape))
+    old = [helper.make_opsetid("", 11)]
+    inner = [helper.make_node("Softmax", ["a"], ["b"], axis=1)]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], inner, old))
+    flat = np.exp(x.reshape(2, 12).astype(np.float64))
+    expected = (flat / flat.sum(-1, keepdims=True)).reshape(x.shape)
+    np.testing.assert_allclose(run_float64(normalise(proto), {"x": x})["y"], expected, rtol=1e-12)
+
+
 def test_shapes_fold_through_everything_that_depends_on_them() -> None:
     nodes = [
         node("Shape", ["x"], "shape"),

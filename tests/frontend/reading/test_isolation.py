@@ -30,15 +30,21 @@ def save(folder: Path, proto: ModelProto) -> Path:
     return path
 
 
-def laughs(levels: int) -> ModelProto:
-    """A graph of one call of a function that calls another twice, which calls another twice …"""
-    proto = graph_of([helper.make_node("F0", ["x"], ["y"], domain="own")], {"x": X}, ["y"], domains={"own": 1})
+def laughs(levels: int, overloaded: bool = False) -> ModelProto:
+    """A graph of one call of a function that calls another twice, which calls another twice … or overloads of one."""
+
+    def called(level: int) -> dict[str, str]:
+        name, overload = ("F", str(level)) if overloaded else (f"F{level}", "")
+        return {"op_type": name, "domain": "own", "overload": overload} if level < levels else {"op_type": "Relu"}
+
+    proto = graph_of([helper.make_node(inputs=["x"], outputs=["y"], **called(0))], {"x": X}, ["y"], domains={"own": 1})
     proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [2, 3]))
     for level in range(levels):
-        last = level == levels - 1
-        operator, domain = ("Relu", "") if last else (f"F{level + 1}", "own")
-        calls = [helper.make_node(operator, [a], [b], domain=domain) for a, b in (("a", "m"), ("m", "b"))]
-        proto.functions.append(helper.make_function("own", f"F{level}", ["a"], ["b"], calls, proto.opset_import))
+        calls = [helper.make_node(inputs=[a], outputs=[b], **called(level + 1)) for a, b in (("a", "m"), ("m", "b"))]
+        own = called(level)
+        function = helper.make_function("own", own["op_type"], ["a"], ["b"], calls, proto.opset_import)
+        function.overload = own["overload"]
+        proto.functions.append(function)
     return proto
 
 
@@ -131,6 +137,9 @@ def test_a_child_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_hostile_models_are_refused_by_what_they_do(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"[0-9]{9,} nodes; at most 100000"):
         prepare_file(save(tmp_path, laughs(27)))
+    with pytest.raises(ModelError, match=r"[0-9]{9,} nodes; at most 100000"):
+        prepare_file(save(tmp_path, laughs(27, overloaded=True)))
+    assert len(prepare_file(save(tmp_path, laughs(2, overloaded=True))).proto.graph.node) == 4
     proto = laughs(2)
     proto.functions[1].node[0].op_type, proto.functions[1].node[0].domain = "F0", "own"
     with pytest.raises(ModelError, match="F0 calls itself"):
