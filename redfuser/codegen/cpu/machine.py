@@ -50,6 +50,11 @@ class Machine:
         """float32 elements of one register. Vectors of wider types have as many, in two registers."""
         return self.vector_bits // 32
 
+    @property
+    def scales(self) -> bool:
+        """Whether an instruction multiplies by a power of two, which makes an exponential short."""
+        return self.vector_bits >= 512
+
     def chunk(self, points: int) -> int:
         """How many of ``points`` consecutive points are handled at once: as many as a register tile is wide.
 

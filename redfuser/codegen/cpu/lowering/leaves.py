@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.lowering.nests import Nest, Transpose
+from redfuser.codegen.cpu.lowering.nests import Nest, Transpose, operands_of
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.values.builder import Builder, matched
 from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.codegen.cpu.values.types import computed
 from redfuser.codegen.cpu.values.vectors import extremum, fold, level, transpose, typed
-from redfuser.expr import Axis, Expr, index, op
+from redfuser.expr import Axis, Expr, Op, index, op
 from redfuser.tile.ir import Map, Reduce, Store
 from redfuser.tile.monoid import identity
+from redfuser.tile.sharing import values
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Loops over at most this many points are unrolled.
 UNROLL = 16
+#: Vectors that exponentials are taken of at once where they are long chains of instructions, to fill their latency.
+TOGETHER = 2
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,26 @@ class Leaves:
     """
 
     def __init__(self, builder: Builder, translator: Translator, lanes: int) -> None:
+        self.chains = not translator.functions.machine.scales
         self.builder = builder
         self.translator = translator
         self.access = translator.access
         self.lanes = lanes
         self._partials: dict[int, Partial] = {}
 
-    def vectors(self, width: int) -> Iterator[tuple[Expr, int]]:
-        """Cut ``width`` points into vectors; what the loop's body writes is repeated for each: (first point, lanes)."""
-        full, rest = divmod(width, self.lanes)
+    def vectors(self, width: int, together: int = 1) -> Iterator[tuple[Expr, int]]:
+        """Cut ``width`` points into vectors; what the loop's body writes is repeated for each: (first point, lanes).
+
+        Args:
+            together: vectors that make a wide one, where so many divide the points.
+        """
+        lanes = self.lanes * together if width % (self.lanes * together) == 0 else self.lanes
+        full, rest = divmod(width, lanes)
         if full:
             with self.builder.loop("v", full, "unroll") as v:
-                yield op("mul", v, index(self.lanes)), self.lanes
+                yield op("mul", v, index(lanes)), lanes
         if rest:
-            yield index(full * self.lanes), rest
+            yield index(full * lanes), rest
 
     def write(self, nests: Sequence[Nest], region: Region) -> None:
         """Elementwise leaves that run over the same points, vector by vector."""
@@ -72,8 +81,13 @@ class Leaves:
             if first.vector is None or inner.width(first.vector) == 1:
                 self._write_all(nests, inner, rows, index(0))
                 continue
-            for start, width in self.vectors(inner.width(first.vector)):
+            for start, width in self.vectors(inner.width(first.vector), self._together(nests)):
                 self._write_all(nests, inner.along(first.vector, start, width), rows, start)
+
+    def _together(self, nests: Sequence[Nest]) -> int:
+        """Vectors to write at once."""
+        nodes = (node for nest in nests for part in operands_of(nest.leaf) for node in values(part))
+        return TOGETHER if self.chains and any(isinstance(n, Op) and n.name == "exp" for n in nodes) else 1
 
     def alike(self, nest: Nest, other: Nest, region: Region) -> bool:
         """Whether two leaves can be written together: elementwise, over the same points."""

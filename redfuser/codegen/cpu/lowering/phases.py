@@ -20,6 +20,7 @@ import numpy as np
 from redfuser.binding import dims_in
 from redfuser.codegen.cpu.bytes.panels import COLUMNS
 from redfuser.codegen.cpu.bytes.products import ByteProducts
+from redfuser.codegen.cpu.lowering.below import never_positive
 from redfuser.codegen.cpu.lowering.centres import split_centres
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
@@ -80,7 +81,8 @@ class PhaseWriter:
         known = None if isinstance(total, Const) else self._scalar(total)
         with self.builder.loop("block", count, "parallel" if count > 1 else "serial", known) as block:
             arrays = {**self.arrays, **self._allocate()}
-            translator = Translator(self.builder, self.machine, Access(self.builder, self.layouts, arrays))
+            access = Access(self.builder, self.layouts, arrays)
+            translator = Translator(self.builder, self.machine, access, never_positive(self.staged))
             self.translator = translator
             leaves = Leaves(self.builder, translator, self.machine.lanes)
             self.loops = Loops(leaves, self.layouts, self.machine, self.bytes_)

@@ -41,9 +41,13 @@ class Translator:
         builder: where named values go.
         machine: decides between instructions.
         access: where values are read from.
+        below: arguments of exponentials that are never positive.
     """
 
-    def __init__(self, builder: Builder, machine: Machine, access: Access) -> None:
+    def __init__(
+        self, builder: Builder, machine: Machine, access: Access, below: frozenset[Expr] = frozenset()
+    ) -> None:
+        self.below = below
         self.builder = builder
         self.access = access
         self.functions = Functions(builder, machine)
@@ -91,6 +95,8 @@ class Translator:
         arguments = level(*map(visit, node.args))
         if node.name == "sub":
             arguments = tuple(rounded_product(*pair) for pair in zip(node.args, arguments, strict=True))
+        if node.name == "exp" and node.dtype == "float32" and node.args[0] in self.below:
+            return self.functions.exp_below(*arguments)
         if node.name in UNARY:
             return self._unary(node.name, *arguments)
         if node.name == "cast":
