@@ -52,7 +52,7 @@ class Leaves:
     """
 
     def __init__(self, builder: Builder, translator: Translator, lanes: int) -> None:
-        self.chains = not translator.functions.machine.scales
+        self.chains = not translator.machine.scales
         self.builder = builder
         self.translator = translator
         self.access = translator.access

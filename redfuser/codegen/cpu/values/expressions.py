@@ -50,6 +50,7 @@ class Translator:
         self.below = below
         self.builder = builder
         self.access = access
+        self.machine = machine
         self.functions = Functions(builder, machine)
 
     def value(self, expr: Expr, region: Region, known: Mapping[Expr, PrimExpr] | None = None) -> PrimExpr:
@@ -96,7 +97,7 @@ class Translator:
         if node.name == "sub":
             arguments = tuple(rounded_product(*pair) for pair in zip(node.args, arguments, strict=True))
         if node.name == "exp" and node.dtype == "float32" and node.args[0] in self.below:
-            return self.functions.exp_below(*arguments)
+            return self.functions.exponentials.exp_below(*arguments)
         if node.name in UNARY:
             return self._unary(node.name, *arguments)
         if node.name == "cast":

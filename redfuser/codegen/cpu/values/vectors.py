@@ -45,6 +45,14 @@ def multiply_add(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
     return intrinsic(str(a.dtype), "llvm.fmuladd", a, b, c)
 
 
+def polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
+    """By Horner's rule, the highest power's coefficient first."""
+    value = like(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        value = multiply_add(value, x, like(coefficient, x))
+    return value
+
+
 def extremum(name: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """``max`` or ``min``; a NaN on either side is handed on, as ONNX does.
 
