@@ -74,7 +74,7 @@ class CpuTarget:
     @property
     def multiplies_bytes(self) -> bool:
         """Whether there are vectors of sums of products of bytes, or of pairs of them widened (AVX2)."""
-        return self.has_vnni or (self.arch.startswith("x86-64") and self.vector_bits == 256)
+        return self.has_vnni or (self.arch in ("x86-64-v3", "x86-64-v4") and self.vector_bits == 256)
 
     @property
     def has_vnni(self) -> bool:

@@ -117,19 +117,23 @@ class _Cleared:
         """Under a flag that holds for the row."""
         dtype = names.accumulator(self.analysis.reduction.result.dtype)
         zero = number(0.0, dtype)
-        top = self._top()
-        if top is None or not self._clears_a_factor(flag):
+        total = self._sum(flag)
+        if total is None or not self._clears_a_factor(flag):
             return zero
         finite = op("lt", op("abs", names.component(self.analysis.reduction, 0)), number(inf, dtype))
-        hidden = op("eq", top.value, Const(top.result.dtype, IDENTITIES["max"]))
+        # Not the maximum: one that passes over NaN is -∞ too where all but a NaN is hidden.
+        state = names.component(total, 0)
+        hidden = op("eq", state, number(0.0, state.dtype))
         # What the guard tests is NaN. A difference of the state from itself, which would be too, is folded to zero.
-        return op("select", hidden, op("select", finite, zero, cast(flag.children[0], dtype)), zero)
+        return op("select", hidden, op("select", finite, zero, cast(total.value, dtype)), zero)
 
-    def _top(self) -> Reduction | None:
-        """The maximum that elements of a state of one number are taken against."""
+    def _sum(self, flag: Expr) -> Reduction | None:
+        """The sum that a flag tests, where elements of a state of one number are taken against a maximum."""
         streamed = self.analysis.streamed_results
         found = [r for r in self.cascade.reductions if r.result in streamed and r.combiner == "max"]
-        return found[0] if len(streamed) == len(found) == self.analysis.closure.rank == 1 else None
+        if not len(streamed) == len(found) == self.analysis.closure.rank == 1 or not isinstance(flag, Op):
+            return None
+        return next((r for r in self.cascade.reductions if r.combiner == "sum" and (r.value,) == flag.args), None)
 
     def _clears_a_factor(self, flag: Expr) -> bool:
         """Whether zero takes the place of a factor of the element, not of all of it."""
