@@ -145,7 +145,7 @@ def test_compiled_module_agrees_with_float64(key: tuple[str, ...], tmp_path: Pat
 @pytest.mark.parametrize(
     "nodes",
     [
-        "(float[40] x) => (float y) { i = NonZero(x)  j = Transpose(i)  v = GatherND(x, j)  y = ReduceMax(v) }",
+        "(float[40] x) => (float[1] y) { i = NonZero(x)  j = Transpose(i)  v = GatherND(x, j)  y = ReduceMax(v) }",
         "(float[40] x, bool[40] c) => (float[n] y) { s = Compress(x, c)  y = Softmax<axis=0>(s) }",
     ],
 )

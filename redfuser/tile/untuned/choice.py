@@ -30,10 +30,12 @@ def fits_l2(size: int, target: CpuTarget) -> bool:
     return 2 * size <= target.l2_kb * 1024
 
 
-def segments_for(cascade: Cascade, incremental: bool, blocks: int, cores: int) -> int:
-    """How many segments give every core work; 1 where that isn't possible or needed."""
+def segments_for(cascade: Cascade, incremental: bool, blocks: int, cores: int, fewest: int = 1) -> int:
+    """How many segments give every core work, ``fewest`` at least; 1 where that isn't possible or needed."""
     splittable = incremental and not any(cascade.axis in o.axes for o in cascade.outputs)
-    if not splittable or blocks >= BLOCKS_PER_CORE * cores:
+    if not splittable:
         return 1
+    if blocks >= BLOCKS_PER_CORE * cores:
+        return fewest
     wanted = -(-BLOCKS_PER_CORE * cores // max(blocks, 1))
-    return max(min(wanted, cascade.axis.extent // SHORTEST_SEGMENT), 1)
+    return max(min(wanted, cascade.axis.extent // SHORTEST_SEGMENT), fewest)

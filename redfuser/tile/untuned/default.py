@@ -37,18 +37,19 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
     products = has_products(cascade)
     hidden = find_hidden(cascade, derivation) if products and streams(cascade, derivation) else NOTHING
     if dims_in(cascade):
-        return _symbolic(cascade, _choose(at_largest(cascade), at_largest(derivation), target, hidden))
+        whole = is_symbolic(cascade.axis.extent)
+        return _symbolic(cascade, _choose(at_largest(cascade), at_largest(derivation), target, hidden, whole))
     factors = find_factors(cascade) if target.multiplies_bytes else None
     if factors is not None and columns_of(factors) >= COLUMN_TILE // 4:
         return byte_product(cascade, factors, target)
     return _choose(cascade, derivation, target, hidden)
 
 
-def _choose(cascade: Cascade, derivation: Derivation, target: CpuTarget, hidden: Hidden) -> Choice:
+def _choose(cascade: Cascade, derivation: Derivation, target: CpuTarget, hidden: Hidden, whole: bool = False) -> Choice:
     incremental = streams(cascade, derivation)
     if has_products(cascade):
-        return Products(cascade, incremental, target, stationary_row(cascade), hidden).choose()
-    return Rows(cascade, incremental, target).choose()
+        return Products(cascade, incremental, target, stationary_row(cascade), hidden, whole).choose()
+    return Rows(cascade, incremental, target, whole).choose()
 
 
 def _symbolic(cascade: Cascade, choice: Choice) -> Choice:
@@ -57,6 +58,4 @@ def _symbolic(cascade: Cascade, choice: Choice) -> Choice:
     tiles = dict(schedule.tiles)
     if is_symbolic(shared.extent):
         tiles[shared.name] = min(tiles[shared.name], SYMBOLIC_CHUNK)
-        if schedule.segments > 1:
-            schedule = replace(schedule, strategy="single-segment", segments=1)
     return replace(choice, schedule=replace(schedule, tiles=tuple(tiles.items())))

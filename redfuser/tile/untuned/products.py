@@ -23,6 +23,8 @@ from redfuser.tile.untuned.choice import (
 
 #: Rows that must share what the axis holds before looking at it first is worth while.
 FEWEST_ROWS = 16
+#: Points that a product may add up one after the other: of four times as many, float32 loses more than it may.
+LONGEST_SEGMENT = 8192
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Products:
     Args:
         rows: the axis that shares loads of an operand.
         hidden: what a mask hides, which may be skipped.
+        whole: whether the streamed axis may not be cut.
     """
 
     cascade: Cascade
@@ -39,11 +42,14 @@ class Products:
     target: CpuTarget
     rows: Axis | None
     hidden: Hidden
+    whole: bool = False
 
     def choose(self) -> Choice:
         tile = self._row_tile()
         blocks = self._blocks(tile)
-        segments = segments_for(self.cascade, self.incremental, blocks, self.target.cores)
+        fewest = max(-(-self.cascade.axis.extent // LONGEST_SEGMENT), 1)
+        splits = self.incremental and not self.whole
+        segments = segments_for(self.cascade, splits, blocks, self.target.cores, fewest)
         strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
         chosen = self._schedule(strategy, tile, segments)
         return Choice(chosen, self._why(chosen, tile, blocks))
@@ -84,7 +90,9 @@ class Products:
         rows = f"{tile} points of {self.rows.name} share each load" if self.rows else "one row a block"
         work = f"{rows}; {blocks} blocks for {self.target.cores} cores"
         if chosen.strategy == "multi-segment":
-            return f"{work}, so {self.cascade.axis.name} is cut in {chosen.segments} segments"
+            longest = self.cascade.axis.extent > LONGEST_SEGMENT
+            exact = f" and sums of {LONGEST_SEGMENT} points at most" if longest else ""
+            return f"{work}{exact}, so {self.cascade.axis.name} is cut in {chosen.segments} segments"
         if chosen.strategy == "resident":
             return f"{work}; no incremental form, so the row stays in cache"
         return f"{work} stream {self.cascade.axis.name}{self._skipped()}"

@@ -15,17 +15,22 @@ from redfuser.tile.untuned.shapes import contiguous_axis
 
 @dataclass(frozen=True)
 class Rows:
-    """Softmax, norms, statistics: each row by itself."""
+    """Softmax, norms, statistics: each row by itself.
+
+    Args:
+        whole: whether the streamed axis may not be cut.
+    """
 
     cascade: Cascade
     incremental: bool
     target: CpuTarget
+    whole: bool = False
 
     def choose(self) -> Choice:
         lanes = self._lanes()
         rows = self._row_tile(lanes)
         blocks = prod(a.extent for a in self.cascade.rows) // rows
-        segments = segments_for(self.cascade, self.incremental, blocks, self.target.cores)
+        segments = segments_for(self.cascade, self.incremental and not self.whole, blocks, self.target.cores)
         strategy, why = self._strategy(rows, segments, blocks)
         chosen = self._schedule(strategy, lanes, rows, segments)
         what = "each a list of its own" if self._lists() and lanes != self.cascade.axis else "the contiguous axis"

@@ -40,6 +40,13 @@ def test_decode_of_few_heads_is_cut_in_segments() -> None:
     assert "cut in 4" in choice.why
 
 
+def test_no_segment_of_a_product_is_too_long_to_be_summed_in_float32() -> None:
+    choice = choose(Attention(heads=12, q_len=300, kv_len=70001, mask="none").cascade())
+    assert (choice.schedule.strategy, choice.schedule.segments) == ("multi-segment", 9)
+    assert "sums of 8192 points at most" in choice.why
+    assert choose(Attention(heads=12, q_len=300, kv_len=8192, mask="none").cascade()).schedule.segments == 1
+
+
 @pytest.mark.parametrize(("heads", "kv_len"), [(12, 4096), (2, 300)])
 def test_decode_of_many_heads_or_few_keys_is_not(heads: int, kv_len: int) -> None:
     cascade = Attention(heads=heads, q_len=1, kv_len=kv_len, mask="none").cascade()
