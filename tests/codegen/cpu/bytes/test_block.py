@@ -22,20 +22,20 @@ from redfuser.targets import CpuTarget, load_target
 SIGNS = tuple(itertools.product(("int8", "uint8"), repeat=2))
 
 
-def vnni() -> CpuTarget:
-    target = load_target("cpu-avx512")
+def able(name: str) -> CpuTarget:
+    target = load_target(name)
     assert isinstance(target, CpuTarget)
     if not runs_here(target):
-        pytest.skip("this processor has no AVX-512 VNNI")
+        pytest.skip(f"this processor can't run code for {name}")
     return target
+
+
+def vnni() -> CpuTarget:
+    return able("cpu-avx512")
 
 
 def avx2() -> CpuTarget:
-    target = load_target("cpu-avx2")
-    assert isinstance(target, CpuTarget)
-    if not runs_here(target):
-        pytest.skip("this processor has no AVX2")
-    return target
+    return able("cpu-avx2")
 
 
 def host() -> CpuTarget:
