@@ -13,14 +13,15 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.lowering.region import Region, whole
+from redfuser.codegen.cpu.remainder.ahead import Progress, bring_panel
 from redfuser.codegen.cpu.remainder.contraction import Contraction
+from redfuser.codegen.cpu.remainder.heights import height_ranges
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.packing import Packing
-from redfuser.codegen.cpu.remainder.tiling import Tiling, cycles
+from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
-from redfuser.extents import Extent, is_symbolic, least, most
+from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -29,16 +30,8 @@ if TYPE_CHECKING:
 #: An epilogue of more operators than this is written once, in a loop over the register tile.
 SHORT = 2
 
-LINE_BYTES = 64
-
-#: How far ahead a panel is brought from memory where nothing hides that it is read: several kilobytes.
-SUMMANDS_AHEAD = 24
-
 #: Register tiles in a block of rows, where the number of rows is known on the call only.
 SYMBOLIC_TILES = 8
-
-#: Up to so many of the highest register tiles, a lower one may waste less on a number of rows.
-FEW_TILES = 4
 
 
 def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | None) -> None:
@@ -73,7 +66,7 @@ class _Product:
     def _write_symbolic(self) -> None:
         """Blocks of some tiles, as many as there are rows for; few rows go through the tiles that waste the least."""
         wide = self.tiling
-        for height, ranges in _ranges(wide, self.work.row.extent).items():
+        for height, ranges in height_ranges(wide, self.work.row.extent).items():
             self.tiling = replace(wide, rows=height)
             self.tiles = min(SYMBOLIC_TILES, -(-ranges[-1][1] // height))
             with self.builder.when(self._is_within(ranges)):
@@ -149,7 +142,10 @@ class _Product:
             with self.builder.when(self.builder.index(self.part) > self.builder.number(0)):
                 self._move(self.partial, sums, back=True)
         with self._summands() as deep:
-            self._prefetch(deep)
+            if self.packing is not None:
+                array = self.kernel.arrays[self.packing.tensor]
+                now = Progress(deep, self.places, self.panel, self.part, self.tile, self.tiles)
+                bring_panel(self.builder, array, self.packing, self.tiling, now)
             self._multiply(sums, deep)
         if self.partial is None:
             self._finish_all(sums)
@@ -183,36 +179,6 @@ class _Product:
             with self.builder.loop("v", self.tiling.vectors, "unroll") as vector:
                 right = self._right(places, vector)
                 self._put(row, index(0), vector, self._get(row, index(0), vector) + left * right)
-
-    def _prefetch(self, deep: Mapping[Axis, Expr]) -> None:
-        """Bring a part of the next panel closer: all tiles together bring all of it, so that no tile waits for memory.
-
-        One prefetch for each summand is free beside the arithmetic. Where there are too few tiles for that, arithmetic
-        waits for memory anyway, and each brings all that is read a few summands later.
-        """
-        packing, tiling, tiles = self.packing, self.tiling, self.tiles
-        if packing is None:
-            return
-        step, itemsize = -(-tiling.width // tiles), numpy_dtype(packing.tensor.dtype).itemsize
-        array, whole_size = self.kernel.arrays[packing.tensor], packing.tensor.size
-        first = packing.address({**self.places, **dict.fromkeys(deep, index(0))}, self.panel)
-        if step * itemsize > LINE_BYTES:
-            later = op("min", op("add", packing.summand(deep), index(SUMMANDS_AHEAD)), index(packing.depth - 1))
-            later = op("add", first, op("mul", later, index(packing.strip)))
-            for strip in range(tiling.width // packing.strip):
-                for line in range(0, packing.strip * itemsize, LINE_BYTES):
-                    away = strip * packing.strip_size + line // itemsize
-                    self.builder.bring(array, op("add", later, index(away)))
-            return
-        size = packing.panel_size
-        # The panel after the last is the first, which the next block of rows begins with.
-        after = op("floormod", op("add", first, index(size)), index(whole_size))
-        # Summands of all tiles and parts so far; the summand's number counts those of earlier parts once already.
-        length = -(-packing.depth // tiling.parts)
-        before = op("add", op("mul", self.tile, index(length)), op("mul", self.part, index((tiles - 1) * length)))
-        done = op("add", before, packing.summand(deep))
-        ahead = op("min", op("mul", done, index(step)), index(size - 1))
-        self.builder.bring(array, op("add", after, ahead))
 
     def _right(self, places: Region, vector: Expr) -> PrimExpr:
         """A vector of the right factor."""
@@ -282,42 +248,6 @@ class _Product:
 
     def _put(self, array: Tensor, row: Expr, vector: Expr, value: PrimExpr) -> None:
         self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)
-
-
-def _ranges(wide: Tiling, extent: Extent) -> dict[int, list[tuple[int, int]]]:
-    """Rows of each register tile that a symbolic number of rows needs -> first and last of the numbers it is for.
-
-    Of few rows the last tile computes many again: the tile with the least estimated time is taken.
-    """
-    heights = _heights(wide.rows, extent)
-    found: dict[int, list[tuple[int, int]]] = {}
-
-    def cost(height: int, rows: int) -> float:
-        return cycles(replace(wide, rows=height)) * -(-rows // height)
-
-    few = min(FEW_TILES * wide.rows, most(extent))
-    for rows in range(max(least(extent), 1), few + 1):
-        best = min((height for height in heights if height <= rows), key=lambda height: (cost(height, rows), -height))
-        ranges = found.setdefault(best, [])
-        if ranges and ranges[-1][1] == rows - 1:
-            ranges[-1] = (ranges[-1][0], rows)
-        else:
-            ranges.append((rows, rows))
-    if few < most(extent):
-        ranges = found.setdefault(heights[0], [])
-        ranges.append((max(few + 1, least(extent)), most(extent)))
-    return found
-
-
-def _heights(rows: int, extent: Extent) -> list[int]:
-    """Rows of the register tiles that a symbolic number of rows needs: one that has enough of them is the last.
-
-    A second tile of four rows would be almost wasted on a fifth and sixth: two of three do.
-    """
-    sizes = (rows, *([rows - 1] if rows == 4 else []), -(-rows // 2), 1)
-    heights = [height for height in dict.fromkeys(sizes) if height <= most(extent)]
-    enough = next((n for n, height in enumerate(heights) if height <= least(extent)), len(heights) - 1)
-    return heights[: enough + 1]
 
 
 def _digits(number: Expr, extents: Sequence[Expr]) -> list[Expr]:

@@ -11,7 +11,7 @@ import pytest
 import redfuser as library
 from models.builder import Builder, weights
 from redfuser.artifact.load import LoadedModel
-from redfuser.codegen.cpu.remainder.gemm import _ranges
+from redfuser.codegen.cpu.remainder.heights import height_ranges
 from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.extents import Dim, size_of
 from redfuser.oracle import run_onnxruntime
@@ -68,8 +68,8 @@ def test_any_number_of_rows(path: Path, model: LoadedModel, rows: int) -> None:
 
 def test_few_rows_go_through_the_tiles_that_waste_the_least() -> None:
     """Of five rows a second tile of four would compute three again; of many the highest tile wastes little."""
-    ranges = _ranges(Tiling(4, 3, 8), size_of(Dim("n", 1, 300)))
+    ranges = height_ranges(Tiling(4, 3, 8), size_of(Dim("n", 1, 300)))
     heights = {rows: height for height, found in ranges.items() for a, b in found for rows in range(a, b + 1)}
     assert sorted(heights) == list(range(1, 301))
     assert [heights[rows] for rows in (1, 2, 3, 4, 5, 6, 8, 12, 100, 300)] == [1, 2, 3, 4, 3, 3, 4, 4, 4, 4]
-    assert list(_ranges(Tiling(4, 3, 8), size_of(Dim("n", 8, 300)))) == [4]
+    assert list(height_ranges(Tiling(4, 3, 8), size_of(Dim("n", 8, 300)))) == [4]
