@@ -12,11 +12,12 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, scalar_dtype
 from redfuser.codegen.cpu.values.functions import Functions
+from redfuser.codegen.cpu.values.operations import constant, converted, one_integer_type, operator
 from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value_of_pair
-from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
-from redfuser.codegen.cpu.values.vectors import extremum, intrinsic, level, like, multiply_add, shuffle, typed
+from redfuser.codegen.cpu.values.types import computed
+from redfuser.codegen.cpu.values.vectors import intrinsic, level, like, multiply_add, shuffle, typed
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import INDEX, PAIR, Axis, Const, Expr, Load, Op, axes_of, number, substitute
+from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, axes_of, substitute
 from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
 from redfuser.operators import UNARY
@@ -75,7 +76,7 @@ class Translator:
 
     def _node(self, node: Expr, region: Region, visit: Visit) -> PrimExpr:
         if isinstance(node, Const):
-            return _constant(node)
+            return constant(node)
         if node.dtype == INDEX and arithmetic(node):
             position = self._position(node, region)
             if position is not None:
@@ -101,14 +102,14 @@ class Translator:
         if node.name in UNARY:
             return self._unary(node.name, *arguments)
         if node.name == "cast":
-            return _cast(arguments[0], node.dtype)
+            return converted(arguments[0], node.dtype)
         if node.name == "pair":
             return make_pair(self.builder, *arguments)
         if node.name == "value":
             return value_of_pair(self.builder, arguments[0], node.dtype)
         if node.name == "position":
             return position_of_pair(self.builder, arguments[0])
-        return _operator(node.name, *_one_integer_type(arguments))
+        return operator(node.name, *one_integer_type(arguments))
 
     def _position(self, node: Expr, region: Region) -> PrimExpr | None:
         """Index arithmetic as a number or ramp, in 32 bits where they hold it; ``None`` if uneven along the lanes."""
@@ -138,8 +139,8 @@ class Translator:
         from tvm.tirx import And, Or, Select
 
         if isinstance(condition, Op) and condition.name in COMPLEMENT:
-            left, right = _one_integer_type(level(*map(visit, condition.args)))
-            holds = _operator(COMPLEMENT[condition.name], left, right)
+            left, right = one_integer_type(level(*map(visit, condition.args)))
+            holds = operator(COMPLEMENT[condition.name], left, right)
             for side in (left, right) if "float" in str(left.dtype) and condition.name != "ne" else ():
                 holds = Or(holds, self.functions.apply("isnan", side))
             return holds
@@ -204,79 +205,6 @@ def rounded_product(node: Expr, value: PrimExpr) -> PrimExpr:
     """
     is_product = isinstance(node, Op) and node.name in ("mul", "pow") and "float" in str(value.dtype)
     return intrinsic(str(value.dtype), "llvm.arithmetic.fence", value) if is_product else value
-
-
-def _constant(node: Const) -> PrimExpr:
-    from tvm.tirx import const
-
-    if node.dtype == PAIR:
-        node = number(node.value, computed(PAIR))
-    return const(bool(node.value) if node.dtype == "bool" else node.value, computed(node.dtype))
-
-
-def _operator(name: str, *arguments: PrimExpr) -> PrimExpr:
-    """A binary operator, or ``select``, on values of one width."""
-    from tvm import tirx
-
-    first = arguments[0]
-    real = "float" in str(first.dtype)
-    if name in ("max", "min"):
-        return extremum(name, *arguments)
-    if name == "ne" and real:
-        # The ordered comparison is false for NaN, where "not equal" is true.
-        return tirx.Or(tirx.NE(*arguments), tirx.Or(*map(tirx.isnan, arguments)))
-    if name == "div" and not real:
-        return tirx.truncdiv(*arguments)
-    if name in ("floordiv", "floormod") and real:
-        quotient = tirx.floor(tirx.Div(*arguments))
-        return quotient if name == "floordiv" else first - quotient * arguments[1]
-    table = {
-        "add": tirx.Add,
-        "sub": tirx.Sub,
-        "mul": tirx.Mul,
-        "div": tirx.Div,
-        "floordiv": tirx.FloorDiv,
-        "floormod": tirx.FloorMod,
-        "eq": tirx.EQ,
-        "ne": tirx.NE,
-        "lt": tirx.LT,
-        "le": tirx.LE,
-        "gt": tirx.GT,
-        "ge": tirx.GE,
-        "and": tirx.And,
-        "or": tirx.Or,
-        "select": tirx.Select,
-    }
-    return table[name](*arguments)
-
-
-def _cast(value: PrimExpr, dtype: str) -> PrimExpr:
-    from tvm.tirx import NE, Select, isnan
-
-    source = scalar_dtype(value)
-    if source == dtype:
-        return value
-    if dtype == "bfloat16":
-        return rounded(_cast(value, "float32"))
-    if dtype.startswith("float8"):
-        return rounded_to_float8(_cast(value, "float32"), dtype)
-    if dtype == "bool":
-        nonzero = NE(value, like(0, value))
-        return _operator("or", nonzero, isnan(value)) if "float" in source else nonzero
-    if source == "bool":
-        one = value.astype(typed("int8", value))
-        number = Select(value, like(1, one), like(0, one))
-        return number.astype(typed(dtype, value))
-    return value.astype(typed(dtype, value))
-
-
-def _one_integer_type(arguments: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-    """Integers of several widths brought to the widest; index arithmetic may be narrower than stated."""
-    names = {scalar_dtype(a) for a in arguments if "int" in scalar_dtype(a)}
-    if len(names) < 2:
-        return arguments
-    widest = max(names, key=lambda n: int(n.lstrip("uint")))
-    return tuple(a.astype(typed(widest, a)) if "int" in scalar_dtype(a) else a for a in arguments)
 
 
 def _uses(expr: Expr) -> Counter[Expr]:
