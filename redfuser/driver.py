@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
@@ -15,20 +14,14 @@ from redfuser.artifact.contents import CompiledModule, KernelFiles
 from redfuser.cascade.canonical import canonicalise
 from redfuser.cascade.detect import detect
 from redfuser.cascade.model import Cascade
-from redfuser.codegen.backend import Assembly, Backend, Kernel, Placement
+from redfuser.codegen.backend import Backend, Placement
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import lower_prepared, prepare_file
 from redfuser.fusion import Outcome, ProductMaker, fuse, plan
 from redfuser.options import CompileOptions, Progress
-from redfuser.report.collect import (
-    describe_cascade,
-    describe_choice,
-    describe_product,
-    describe_rejected,
-    describe_target,
-)
-from redfuser.report.value import FusionReport, ModelInfo
+from redfuser.report.value import FusionReport
+from redfuser.results import collect_dump, collect_lock, collect_report
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
 from redfuser.tuning.record import Record, TuningLock
@@ -68,7 +61,7 @@ def compile_analysis(
         progress.stage("generate the module")
         products = ProductMaker(options, backend, progress)
         assembly = backend.assemble(analysis.lowered.module, _placements(analysis, outcomes), products)
-    report = _report(analysis, outcomes, options, products.made)
+    report = collect_report(analysis, outcomes, options, products.made)
     kernels = [outcome.kernel for outcome in outcomes.values() if outcome.kernel is not None]
     kernels += assembly.kernels
     rest = [KernelFiles("remainder", assembly.texts)] if assembly.texts else []
@@ -79,8 +72,8 @@ def compile_analysis(
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,
         dims=analysis.lowered.dims,
-        tuning_lock=_lock(analysis, options, outcomes, products.made).to_json(),
-        dump=_dump(analysis, outcomes, kernels, assembly, report),
+        tuning_lock=collect_lock(analysis, options, outcomes, products.made).to_json(),
+        dump=collect_dump(analysis, outcomes, kernels, assembly, report),
     )
 
 
@@ -104,8 +97,8 @@ def tune_model(
         progress.stage("schedule products")
         products = ProductMaker(options, backend, progress)
         backend.find_products(analysis.lowered.module, _placements(analysis, outcomes), products)
-    lock = _lock(analysis, options, outcomes, products.made)
-    return lock, _report(analysis, outcomes, options, products.made)
+    lock = collect_lock(analysis, options, outcomes, products.made)
+    return lock, collect_report(analysis, outcomes, options, products.made)
 
 
 def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
@@ -143,7 +136,7 @@ def bundle_model(
     write_bundle(
         folder, analysis.onnx.path.name, options.target, bundled(analysis, outcomes, options, case), options.seed
     )
-    return _report(analysis, outcomes, options)
+    return collect_report(analysis, outcomes, options)
 
 
 def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> FusionReport:
@@ -156,7 +149,7 @@ def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> F
     progress.stage("derive")
     memo: Memo = {}
     planned = {c: plan(c, name, options, memo=memo) for c, name in analysis.distinct().items()}
-    return _report(analysis, planned, options)
+    return collect_report(analysis, planned, options)
 
 
 def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysis:
@@ -218,84 +211,3 @@ def _placements(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> list
             outputs = tuple(analysis.values[name] for name in canonical.outputs)
             placements.append(Placement(kernel, inputs, outputs))
     return placements
-
-
-def _report(
-    analysis: Analysis,
-    outcomes: Mapping[Cascade, Outcome],
-    options: CompileOptions,
-    products: Mapping[str, Outcome] = MappingProxyType({}),
-) -> FusionReport:
-    onnx, lowered = analysis.onnx, analysis.lowered
-    info = ModelInfo(onnx.path.name, onnx.digest, onnx.opset, onnx.nodes, lowered.inputs, lowered.outputs)
-    entries = []
-    for cascade in analysis.detection.cascades:
-        outcome = outcomes[analysis.canonical[cascade.name].cascade]
-        error = outcome.kernel.error if outcome.kernel else None
-        ends = [boundary for boundary in analysis.detection.boundaries if boundary.cascade == cascade.name]
-        entries.append(
-            describe_cascade(
-                cascade,
-                outcome.precise,
-                outcome.derivation,
-                outcome.schedule,
-                outcome.traffic,
-                outcome.time,
-                error,
-                outcome.reason,
-                ends,
-                describe_choice(outcome.record) if outcome.record is not None else None,
-                outcome.kernel.resources if outcome.kernel else None,
-            )
-        )
-    for number, rejected in enumerate(analysis.detection.rejected):
-        members = [analysis.graph.definitions[name] for name in rejected.members]
-        entries.append(describe_rejected(f"rejected_{number}", rejected, members))
-    listed = tuple(
-        describe_product(name, o.kernel.program.schedule, o.kernel.resources, describe_choice(o.record), o.time)
-        for name, o in products.items()
-        if o.kernel is not None and o.record is not None
-    )
-    return FusionReport(info, describe_target(options.target), tuple(entries), listed)
-
-
-def _lock(
-    analysis: Analysis,
-    options: CompileOptions,
-    outcomes: Mapping[Cascade, Outcome],
-    products: Mapping[str, Outcome],
-) -> TuningLock:
-    names = analysis.distinct()
-    named = {names[cascade]: outcome for cascade, outcome in outcomes.items()} | dict(products)
-    return TuningLock.make(options.target, {name: o.record for name, o in named.items() if o.record is not None})
-
-
-def _dump(
-    analysis: Analysis,
-    outcomes: Mapping[Cascade, Outcome],
-    kernels: Sequence[Kernel],
-    assembly: Assembly,
-    report: FusionReport,
-) -> dict[str, object]:
-    """The value of each stage, in the order of the stages; its text is what ``--dump`` writes."""
-    return {
-        "onnx": analysis.onnx,
-        "lowered": analysis.lowered,
-        "definitions": analysis.graph,
-        "cascades": analysis.detection,
-        "derivations": _Listing([o.derivation for o in outcomes.values() if o.derivation is not None]),
-        "tile-programs": _Listing([kernel.program for kernel in kernels]),
-        "kernels": _Listing(kernels),
-        "module": assembly,
-        "report": report,
-    }
-
-
-@dataclass(frozen=True)
-class _Listing:
-    """Several values of one stage; written out only when asked for."""
-
-    values: Sequence[object]
-
-    def __str__(self) -> str:
-        return "\n\n".join(map(str, self.values))
