@@ -38,7 +38,7 @@ def read_samples(
     Raises:
         UsageError: a file cannot be read or isn't a plain array file, or a name is no input or dimension.
     """
-    from redfuser.oracle import random_inputs, sample_sizes
+    from redfuser.samples import random_inputs, sample_sizes
 
     dims = {name: dims[name] for spec in specs for name in spec.shape if isinstance(name, str)}  # in order
     given = _given(arguments, specs)

@@ -53,9 +53,32 @@ def double_operators() -> list[type]:
             per = (np.repeat(v, x.shape[1] // v.size).reshape(-1, *[1] * (x.ndim - 2)) for v in (scale, bias))
             return (normal * next(per) + next(per),)
 
+    class LayerNormalization(OpRun):
+        def _run(
+            self,
+            x: Array,
+            scale: Array,
+            bias: Array | None = None,
+            axis: int = -1,
+            epsilon: float = 1e-5,
+            stash_type: int = 1,
+        ) -> tuple[Array, Array, Array]:
+            axes = tuple(range(axis % x.ndim, x.ndim))
+            mean = x.mean(axes, keepdims=True)
+            inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon)
+            return ((x - mean) * inverse * scale + (0 if bias is None else bias), mean, inverse)
+
     class MeanVarianceNormalization(OpRun):
         def _run(self, x: Array, axes: Sequence[int] = (0, 2, 3)) -> tuple[Array]:
             centred = x - x.mean(tuple(axes), keepdims=True)
             return (centred / (np.sqrt((centred**2).mean(tuple(axes), keepdims=True)) + 1e-9),)
 
-    return [DynamicQuantizeLinear, Erf, Gelu, GroupNormalization, HardSwish, MeanVarianceNormalization]
+    return [
+        DynamicQuantizeLinear,
+        Erf,
+        Gelu,
+        GroupNormalization,
+        HardSwish,
+        LayerNormalization,
+        MeanVarianceNormalization,
+    ]

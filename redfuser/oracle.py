@@ -1,4 +1,4 @@
-"""What a model's outputs should be: the graph in float64, ONNX Runtime's results, and inputs to try."""
+"""What a model's outputs should be: the graph in float64, and ONNX Runtime's results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from redfuser.double_operators import double_operators
 from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.branches import branch_of
 from redfuser.frontend.normalising.contributed import define
-from redfuser.frontend.reading.walk import names_read
-from redfuser.signature import DimRange, TensorSpec
+from redfuser.frontend.normalising.normalise import inline_functions, upgrade
+from redfuser.frontend.reading.walk import graphs_of, names_read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     Values = dict[str, Array]
 
 #: ONNX Runtime has no float64 kernel of these and computes their definition, which has constants or steps in float32.
-_REFERENCE_FIRST = frozenset(["Attention", "Gelu", "GroupNormalization", "HardSwish"])
+_REFERENCE_FIRST = frozenset(["Attention", "Gelu", "GroupNormalization", "HardSwish", "LayerNormalization"])
 
 #: Operators that grew: the reference implementation knows no version before this one.
 _GREW_IN = {"DequantizeLinear": 19, "QuantizeLinear": 19}
@@ -43,12 +44,35 @@ def run_onnxruntime(proto: ModelProto, feeds: Mapping[str, Array], threads: int 
     options.log_severity_level = 4
     names = [output.name for output in proto.graph.output]
     try:
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        content = _as_runtime_reads(proto).SerializeToString()
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         results = _typed(session.run(names, dict(feeds)), [output.type for output in session.get_outputs()])
         return dict(zip(names, results, strict=True))
     except Exception as error:  # its exceptions share no base class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VerificationError(f"ONNX Runtime cannot run this model: {reason}") from error
+
+
+def _as_runtime_reads(proto: ModelProto) -> ModelProto:
+    """What ONNX Runtime gets wrong, spelled in a way that it gets right; the model itself if there is nothing.
+
+    It ignores which operator set a function relies on; of an output that a branch gives twice it writes one only, and
+    refuses one that lies outside of the branch.
+    """
+    import onnx
+
+    foreign = any(opset_of(function) != opset_of(proto) for function in proto.functions)
+    branches = [graph for graph in graphs_of(proto) if graph is not proto.graph]
+    if not foreign and not branches:
+        return proto
+    model = onnx.ModelProto()
+    model.CopyFrom(inline_functions(proto) if foreign else proto)
+    for branch in [graph for graph in graphs_of(model) if graph is not model.graph]:
+        for place, output in enumerate(branch.output):
+            name = f"{output.name}/output_{place}"
+            branch.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
+            output.name = name
+    return model
 
 
 def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
@@ -57,23 +81,20 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     Node by node: ONNX Runtime where it has a kernel for float64, else ONNX's reference implementation.
 
     Raises:
+        ModelError: a function of the model relies on an operator set that can't be converted to the model's.
         VerificationError: neither can run some node; it is named.
     """
-    import onnx.inliner
-
-    from redfuser.frontend.normalising.normalise import upgrade
+    import onnx
 
     model = onnx.ModelProto()
-    model.CopyFrom(onnx.inliner.inline_local_functions(proto) if proto.functions else proto)
+    model.CopyFrom(inline_functions(proto))
     if importlib.util.find_spec("onnxruntime") is None:
         model = upgrade(model)  # the reference implementation knows only the later meaning of some operators
     _widen_graph(model.graph)
     values = {name: _widened(array) for name, array in feeds.items()}
     values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        for each in _defined(model, node, values):
-            values.update(_run_node(model, each, values))
-    return {output.name: values[output.name] for output in model.graph.output}
+    results = _run_nodes(model, model.graph.node, values)
+    return {output.name: results[output.name] for output in model.graph.output}
 
 
 def _widened(array: Array) -> Array:
@@ -128,15 +149,39 @@ def _widen_attributes(node: NodeProto) -> Iterator[AttributeProto]:
         yield onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(np.zeros(1)))
 
 
-def _defined(model: ModelProto, node: NodeProto, values: Values) -> Sequence[NodeProto]:
-    """The node itself, or what defines it: a contributed operator has float32 kernels only, if any."""
+def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: Values) -> Values:
+    """What is known outside of the nodes, and what they compute."""
+    values = dict(outside)
+    for node in nodes:
+        if node.op_type == "If" and node.domain in ("", "ai.onnx"):
+            values |= _run_branch(model, node, values)
+        elif definition := _definition(model, node, values):
+            results = _run_nodes(model, definition, values)
+            values |= {name: results[name] for name in node.output if name}
+        else:
+            values |= _run_node(model, node, values)
+    return values
+
+
+def _run_branch(model: ModelProto, node: NodeProto, values: Values) -> Values:
+    """The outputs of an If."""
+    from onnx import numpy_helper
+
+    branch = branch_of(node, bool(values[node.input[0]].all()))
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in branch.initializer}
+    results = _run_nodes(model, branch.node, values | constants)
+    return {name: results[output.name] for name, output in zip(node.output, branch.output, strict=True) if name}
+
+
+def _definition(model: ModelProto, node: NodeProto, values: Values) -> Sequence[NodeProto] | None:
+    """What defines a node: a contributed operator has float32 kernels only, if any."""
     from onnx import TypeProto, helper
 
     def type_of(name: str) -> TypeProto:
         array = values[name]
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
-    return define(node, type_of, opset_of(model)) or [node]
+    return define(node, type_of, opset_of(model))
 
 
 def _run_node(model: ModelProto, node: NodeProto, values: Values) -> Values:
@@ -207,58 +252,3 @@ def _by_reference(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Ar
         raise VerificationError(
             f"node '{node.name}' ({node.op_type}) cannot be computed in float64: {reason}"
         ) from error
-
-
-#: Sizes that tiles and vectors find hard: one, primes, multiples and their neighbours.
-_HARD_SIZES = (7, 16, 31, 64, 65, 129)
-
-#: An upper bound up to this is tried as well.
-_LARGEST_TRIED = 1024
-
-
-def sample_sizes(dims: Mapping[str, DimRange]) -> tuple[dict[str, int], ...]:
-    """Sizes of symbolic dimensions to try: the smallest, hard ones along the last dimension, the largest if small.
-
-    The dimensions before the last one, batches most often, stay small.
-    """
-    if not dims:
-        return ({},)
-    *outer, last = dims
-    *_, (_, bounds) = dims.items()
-    lengths = [bounds.low, *(n for n in _HARD_SIZES if n in bounds), *([bounds.high] * (bounds.high <= _LARGEST_TRIED))]
-    return tuple(
-        {**{name: dims[name].clamp(1 + place % 3) for name in outer}, last: length}
-        for place, length in enumerate(dict.fromkeys(lengths))
-    )
-
-
-def random_inputs(specs: Sequence[TensorSpec], seed: int) -> Values:
-    """Plausible inputs: standard normal floats, small ids, masks of ones that end in zeros. No extent is symbolic.
-
-    Integers are told apart by name: masks, positions, token types, else ids in ``[0, 32)``.
-    """
-    import numpy as np
-
-    generator = np.random.default_rng(seed)
-    return {spec.name: _random(spec, generator) for spec in specs}
-
-
-def _random(spec: TensorSpec, generator: np.random.Generator) -> Array:
-    import numpy as np
-
-    from redfuser.evaluate import numpy_dtype
-
-    dtype = numpy_dtype(spec.dtype)
-    name = spec.name.lower()
-    shape = tuple(map(int, spec.shape))
-    length = shape[-1] if shape else 1
-    if "mask" in name:
-        ends = generator.integers((length + 1) // 2, length + 1, (*shape[:-1], 1))
-        return (np.arange(length) < ends).reshape(shape).astype(dtype)
-    if dtype == np.bool_:
-        return generator.integers(0, 2, shape).astype(dtype)
-    if dtype.kind in "iu":
-        if "position" in name:
-            return np.broadcast_to(np.arange(length), shape).astype(dtype)
-        return generator.integers(0, 2 if "type" in name or "segment" in name else 32, shape).astype(dtype)
-    return generator.standard_normal(shape).astype(dtype)

@@ -17,7 +17,8 @@ from redfuser.accuracy import compare
 from redfuser.api import Artifact
 from redfuser.artifact.load import LoadedModel
 from redfuser.errors import UsageError
-from redfuser.oracle import random_inputs, run_float64, run_onnxruntime, sample_sizes
+from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.samples import random_inputs, sample_sizes
 from redfuser.signature import DimRange
 
 #: One, primes, tiles and their neighbours, the upper bound.

@@ -17,7 +17,8 @@ from redfuser.accuracy import compare
 from redfuser.artifact.load import LoadedModel
 from redfuser.errors import UnsupportedOperatorError, VerificationError
 from redfuser.frontend import load_model
-from redfuser.oracle import random_inputs, run_float64, run_onnxruntime
+from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.samples import random_inputs
 from redfuser.signature import DimRange
 
 Names = Mapping[str, Mapping[int, str]]

@@ -117,7 +117,7 @@ class Bench:
         Raises:
             UsageError: a size is known on the call only.
         """
-        from redfuser.oracle import random_inputs
+        from redfuser.samples import random_inputs
 
         for spec in analysis.lowered.inputs:
             if not all(isinstance(extent, int) for extent in spec.shape):
@@ -181,7 +181,7 @@ def time_artifact(
         RedFuserError: it can't be loaded, or has sizes left open.
     """
     from redfuser.artifact.load import load
-    from redfuser.oracle import random_inputs
+    from redfuser.samples import random_inputs
 
     progress.stage("load the artifact")
     model = load(folder, options.threads, device)

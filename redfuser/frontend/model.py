@@ -12,7 +12,7 @@ from redfuser.signature import DimRange
 
 if TYPE_CHECKING:
     import numpy
-    from onnx import ModelProto
+    from onnx import FunctionProto, ModelProto
 
     Array = numpy.ndarray[Any, Any]
 
@@ -118,6 +118,6 @@ def _line(path: Path, opset: int, nodes: int, size: int, digest: str) -> str:
     return f"{path.name}: opset {opset}, {nodes} nodes, {size / MIB:.1f} MiB, sha256 {digest}"
 
 
-def opset_of(proto: ModelProto) -> int:
-    """Version of the default operator set a model imports; 0 if none."""
+def opset_of(proto: ModelProto | FunctionProto) -> int:
+    """Version of the default operator set that a model, or a function of it, imports; 0 if none."""
     return next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)

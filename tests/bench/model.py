@@ -96,7 +96,7 @@ def kept_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, dic
     from redfuser.artifact.load import load
     from redfuser.artifact.manifest import MODULE
     from redfuser.options import parse_dims, parse_shapes
-    from redfuser.oracle import random_inputs
+    from redfuser.samples import random_inputs
 
     sizes = [*arguments.dim, *arguments.shape, *([f"layers={arguments.layers}"] if arguments.layers else [])]
     artifact = arguments.keep / "-".join([Path(arguments.model.removesuffix(".onnx")).name, *sizes])
@@ -115,7 +115,7 @@ def compile_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, 
     from redfuser.driver import compile_model as fused
     from redfuser.frontend import load_model, lower
     from redfuser.options import CompileOptions, Silent, parse_dims, parse_shapes
-    from redfuser.oracle import random_inputs
+    from redfuser.samples import random_inputs
     from redfuser.targets import CpuTarget, load_target
 
     target = load_target("cpu")

@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from redfuser.frontend.normalising.branches import rename_reads, take_branch
+from redfuser.frontend.normalising.branches import take_branch
 from redfuser.frontend.normalising.copies import copies_input
 from redfuser.frontend.normalising.expansion import expand
+from redfuser.frontend.normalising.names import FreshNames, rename_reads
 from redfuser.frontend.normalising.values import GraphValues
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class _Folder:
         self.proto = proto
         self.graph: GraphProto = proto.graph
         self.values = GraphValues(proto)
+        self.fresh = FreshNames(proto.graph)
         self.copies: dict[str, str] = {}
 
     def run(self) -> None:
@@ -75,14 +77,14 @@ class _Folder:
             node = pending.pop()
             rename_reads(node, self.copies)
             if node.op_type == "If" and node.input[0] in self.values.constants:
-                tensors, nodes = take_branch(node, bool(self.values.array(node.input[0]).all()))
+                tensors, nodes = take_branch(node, bool(self.values.array(node.input[0]).all()), self.fresh)
                 for tensor in tensors:
                     self._add_constant(tensor)
                 pending += nodes[::-1]
                 continue
             self.values.infer(node)
             folded = self._fold(node)
-            definition = expand(node, self.values, self.proto) if folded is None else None
+            definition = expand(node, self.values, self.proto, self.fresh) if folded is None else None
             if folded is not None:
                 self._add_constants(node, folded)
             elif definition is not None:

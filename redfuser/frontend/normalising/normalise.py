@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.folding import fold_constants
+from redfuser.frontend.normalising.names import FreshNames
 from redfuser.frontend.reading.walk import names_read
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     if proto.graph.sparse_initializer:
         name = proto.graph.sparse_initializer[0].values.name
         raise ModelError(f"initializer '{name}' is sparse, which is not supported", "store it as a dense tensor")
-    result = upgrade(_inline_functions(proto))  # in this order: the converter of operator sets drops functions
+    result = upgrade(inline_functions(proto))
     _name_nodes(result.graph)
     fold_constants(result)
     _refuse_huge(result.graph)
@@ -51,24 +52,65 @@ def normalise(proto: ModelProto) -> ModelProto:
     return result
 
 
+def inline_functions(proto: ModelProto) -> ModelProto:
+    """The model with functions in place of their calls: itself if it has none, otherwise another.
+
+    A function may rely on another operator set than the model. Both are brought to the newer of the two first.
+
+    Raises:
+        ModelError: they cannot be.
+    """
+    import onnx.inliner
+
+    if not proto.functions:
+        return proto
+    newest = max(map(opset_of, proto.functions))
+    raised = convert(proto, newest) if newest > opset_of(proto) else proto
+    try:
+        return onnx.inliner.inline_local_functions(raised, convert_version=True)
+    except _conversion_errors() as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ModelError(
+            f"a function of the model can't be converted to the model's operator set {opset_of(raised)}: {reason}",
+            "export the model and its functions with one opset",
+        ) from error
+
+
 def upgrade(proto: ModelProto) -> ModelProto:
     """The model in operator set :data:`OPSET` at least: itself if it is, otherwise another.
 
     Raises:
         ModelError: it cannot be converted.
     """
+    return proto if opset_of(proto) >= OPSET else convert(proto, OPSET)
+
+
+def convert(proto: ModelProto, opset: int) -> ModelProto:
+    """The model in a later operator set. Its functions are kept as they are.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
     import onnx
 
-    if opset_of(proto) >= OPSET:
-        return proto
     try:
-        return onnx.version_converter.convert_version(proto, OPSET)
-    except (RuntimeError, onnx.version_converter.ConvertError) as error:
+        converted = onnx.version_converter.convert_version(proto, opset)
+    except _conversion_errors() as error:
         reason = str(error).strip().splitlines()[-1]
         raise ModelError(
-            f"the model's operator set {opset_of(proto)} can't be converted to {OPSET}: {reason}",
-            f"export the model with opset {OPSET} or later",
+            f"the model's operator set {opset_of(proto)} can't be converted to {opset}: {reason}",
+            f"export the model with opset {opset} or later",
         ) from error
+    del converted.functions[:]
+    converted.functions.extend(proto.functions)  # the converter drops them
+    return converted
+
+
+def _conversion_errors() -> tuple[type[Exception], ...]:
+    """What ONNX's converter raises: its own error, and those that C++ has."""
+    import onnx
+
+    return (RuntimeError, ValueError, IndexError, onnx.version_converter.ConvertError)
 
 
 def _refuse_huge(graph: GraphProto) -> None:
@@ -77,12 +119,6 @@ def _refuse_huge(graph: GraphProto) -> None:
             raise ModelError(
                 f"value '{name}' has the shape {list(shape)}; at most {MOST_ELEMENTS} elements are accepted"
             )
-
-
-def _inline_functions(proto: ModelProto) -> ModelProto:
-    import onnx.inliner
-
-    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
 
 
 def _name_nodes(graph: GraphProto) -> None:
@@ -104,7 +140,7 @@ def _make_indices_positive(graph: GraphProto) -> None:
     from onnx import numpy_helper
 
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    shapes = _shapes(graph)
+    shapes, fresh = _shapes(graph), FreshNames(graph)
     for node in graph.node:
         if node.op_type not in ("Gather", "GatherElements", "GatherND"):
             continue
@@ -117,7 +153,7 @@ def _make_indices_positive(graph: GraphProto) -> None:
             raise ModelError(f"node '{node.name}' ({node.op_type}) has an index outside its data's shape {list(shape)}")
         if (indices < 0).any():
             positive = numpy.where(indices < 0, indices + extent, indices).astype(indices.dtype)
-            name = f"{node.name}/indices"
+            name = fresh.take(f"{node.name}/indices")
             graph.initializer.append(numpy_helper.from_array(positive, name))
             node.input[1] = name
 

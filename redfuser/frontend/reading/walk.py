@@ -58,6 +58,16 @@ def names_read(node: NodeProto) -> Iterator[str]:
                 yield from names_read(inner)
 
 
+def names_defined(graph: GraphProto) -> Iterator[str]:
+    """Every name that a graph gives to a value, those of its subgraphs included."""
+    yield from (value.name for value in (*graph.input, *graph.initializer))
+    for node in graph.node:
+        yield from filter(None, node.output)
+        for attribute in node.attribute:
+            for inner in _graphs(attribute):
+                yield from names_defined(inner)
+
+
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:
     return ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
 

@@ -73,6 +73,27 @@ def test_functions_of_old_operator_sets_keep_their_meaning() -> None:
     np.testing.assert_allclose(run_float64(normalise(proto), {"x": x})["y"], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("own", "model"), [(11, 18), (20, 18)])
+def test_functions_of_other_operator_sets_than_the_model_s(own: int, model: int) -> None:
+    nodes = [helper.make_node("F", ["x"], ["f"], domain="own")]
+    proto = graph_of(nodes, {"x": X}, ["f"], opset=model, domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("f", TensorProto.FLOAT, X.shape))
+    body = [node("Gelu" if own == 20 else "Relu", ["a"], "b")]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", own)]))
+    result = normalise(proto)
+    assert (opset_of(result), operators(result)) == (max(own, model), [body[0].op_type])
+
+
+@pytest.mark.parametrize(("operator", "own"), [("Pad", 1), ("Loop", 11)])
+def test_a_function_that_cannot_be_brought_to_the_model_s_operator_set_is_refused(operator: str, own: int) -> None:
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": X}, ["y"], domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, X.shape))
+    body = [node(operator, ["a"], "b")]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", own)]))
+    with pytest.raises(ModelError, match="function of the model can't be converted to the model's operator set 18"):
+        normalise(proto)
+
+
 def test_shapes_fold_through_everything_that_depends_on_them() -> None:
     nodes = [
         node("Shape", ["x"], "shape"),
@@ -225,6 +246,52 @@ def test_outputs_of_an_if_may_have_no_name() -> None:
         attribute.g.output.insert(0, helper.make_tensor_value_info("inner", TensorProto.FLOAT, None))
     result = normalise(graph_of([both], {"x": X}, ["y"], {"c": np.array(True)}))
     assert operators(result)[:2] == ["Abs", "Exp"]
+
+
+def branching(nodes: list[helper.NodeProto], output: str, name: str = "") -> helper.NodeProto:
+    """An If on the constant ``c`` whose branches are these nodes."""
+    result = [helper.make_tensor_value_info(output, TensorProto.FLOAT, X.shape)]
+    return node(
+        "If",
+        ["c"],
+        f"{output}_out",
+        name,
+        **{f"{which}_branch": helper.make_graph(nodes, which, [], result) for which in ("then", "else")},
+    )
+
+
+@pytest.mark.parametrize("name", ["", "same"])
+def test_branches_within_a_branch_keep_their_values_apart(name: str) -> None:
+    inner = [branching([node(operator, ["x"], "r")], "r", name) for operator in ("Exp", "Neg")]
+    inner[1].output[0] = "q"
+    outer = branching([*inner, node("Sub", ["r_out", "q"], "s")], "s")
+    proto = graph_of([outer], {"x": X}, ["s_out"], {"c": np.array(True)})
+    result = normalise(proto)
+    assert operators(result) == ["Exp", "Neg", "Sub", "Identity"]
+    np.testing.assert_allclose(run_float64(result, {"x": X})["s_out"], np.exp(X.astype(np.float64)) + X)
+
+
+@pytest.mark.parametrize("taken_first", [True, False])
+def test_names_written_into_the_graph_are_none_of_the_model_s(taken_first: bool) -> None:
+    for written, taken in (
+        (branching([node("Neg", ["x"], "r")], "r", "n"), "n/r"),
+        (node("Swish", ["x"], "r_out", "n"), "n/Function_SwishV24_alpha"),
+    ):
+        nodes = [node("Exp", ["x"], taken), written]
+        nodes = [*(nodes if taken_first else nodes[::-1]), node("Sub", ["r_out", taken], "y")]
+        proto = graph_of(nodes, {"x": X}, ["y"], {"c": np.array(True)}, opset=24)
+        expected = run_float64(proto, {"x": X})["y"]
+        np.testing.assert_allclose(run_float64(normalise(proto), {"x": X})["y"], expected, rtol=1e-6)
+
+
+def test_new_indices_get_a_name_of_their_own() -> None:
+    nodes = [
+        node("Exp", ["x"], "g/indices"),
+        node("Gather", ["x", "i"], "z", "g"),
+        node("Add", ["z", "g/indices"], "y"),
+    ]
+    result = normalise(graph_of(nodes, {"x": X}, ["y"], {"i": np.array([-1, 0])}))
+    np.testing.assert_allclose(run_float64(result, {"x": X})["y"], np.exp(X.astype(np.float64)) + X[::-1])
 
 
 def test_operators_that_onnx_defines_by_others_are_expanded() -> None:

@@ -52,6 +52,20 @@ def test_shapes_of_inputs_and_outputs_may_be_unknown(tmp_path: Path) -> None:
         load_model(save(tmp_path, proto))
 
 
+@pytest.mark.parametrize(("own", "inner"), [(13, "Relu"), (13, "ReduceMax"), (21, "Relu")])
+def test_functions_may_rely_on_another_operator_set(tmp_path: Path, own: int, inner: str) -> None:
+    """Of Relu sets 13 and 18 say the same, of ReduceMax not: its axes became an input."""
+    attributes = {"axes": [1], "keepdims": 0} if inner == "ReduceMax" else {}
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": X}, ["y"], domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, X.shape))
+    body = [helper.make_node(inner, ["a"], ["b"], **attributes)]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", own)]))
+    assert len(load_model(save(tmp_path, proto)).proto.functions) == 1
+    proto.functions[0].node[0].attribute.append(helper.make_attribute("nonsense", 1))
+    with pytest.raises(ModelError, match="nonsense"):
+        load_model(save(tmp_path, proto))
+
+
 def test_refuses_what_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(ModelError, match="No such file"):
