@@ -15,7 +15,7 @@ from redfuser.codegen.gpu.emission.emit import THREADS, emit
 from redfuser.codegen.gpu.emission.precision import common_dtype, exact_dtype, strip_casts
 from redfuser.codegen.gpu.gate import MOST_REGISTERS, REGISTER_UNIT
 from redfuser.evaluate import numpy_dtype
-from redfuser.expr import COMPARISONS, Axis, Expr, Op, Tensor, axes_of, loads
+from redfuser.expr import COMPARISONS, Axis, Expr, Load, Op, Tensor, axes_of, loads
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Contract, Fill, Map, Phase, Reduce, Schedule, Statement, Store, Stream, TileProgram
@@ -191,9 +191,11 @@ class _Work:
         dtype = common_dtype(exact_dtype(left, {}), exact_dtype(right, {}))
         heights = [leaf.sizes.get(axis, axis.extent) for axis in statement.target.axes]
         height = next((n for n in heights if n > 1), 1)
-        slower = ALONE if height < self.rows == GROUP_ROWS else 1.0
+        # Groups take float32, as TF32, with neighbours along the summed axis alone: scores, not the values they weigh.
+        grouped = height >= self.rows and (dtype != "float32" or all(_along(x, statement.over) for x in (left, right)))
+        slower = 1.0 if grouped or self.rows < GROUP_ROWS else ALONE
         self.products[dtype] += leaf.points((*statement.target.axes, statement.over)) / slower
-        again = max(height / self.rows, 1.0)
+        again = max(height / (self.rows if grouped else WARP_ROWS), 1.0)
         read = leaf.points(axes_of(left)) + leaf.points(axes_of(right)) * again
         self.shared_bytes += read * numpy_dtype(dtype).itemsize
 
@@ -207,6 +209,11 @@ class _Work:
         width = numpy_dtype(tensor.dtype).itemsize
         self.moved[tensor] = self.moved.get(tensor, 0.0) + leaf.points(axes) * width
         self.whole[tensor] = min(prod(axis.extent for axis in axes), tensor.size) * width
+
+
+def _along(operand: Expr, over: Axis) -> bool:
+    """Whether neighbours in memory lie along an axis."""
+    return isinstance(operand, Load) and operand.indices[-1] == over
 
 
 def _leaves(body: Sequence[Statement], schedule: Schedule, sizes: Mapping[Axis, int], times: float) -> Iterator[_Leaf]:

@@ -66,6 +66,12 @@ def test_products_in_other_ways_take_longer() -> None:
     assert tf32.arithmetic < split.arithmetic and tf32.arithmetic < plain.arithmetic
 
 
+def test_groups_of_warps_multiply_scores_of_float32_and_not_what_these_weigh() -> None:
+    without = replace(MODEL.target, features=tuple(f for f in MODEL.target.features if f != "wgmma"))
+    # A tile of 64 × 64 × 64 reads four operands: keys once instead of four times, values four times with both.
+    assert attention(64).cache / attention(64, model=GpuModel(without)).cache == pytest.approx((1 + 1 + 1 + 4) / 10)
+
+
 def test_rows_are_bound_by_memory() -> None:
     cost = MODEL.cost(program(softmax(4096, 4096, "float16"), "resident", i=1, options={"threads": 256}))
     assert cost.memory_bytes >= 2 * 2 * 4096 * 4096 and cost.memory > cost.arithmetic + cost.cache
