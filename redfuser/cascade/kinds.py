@@ -18,7 +18,7 @@ def classify(cascade: Cascade) -> str:
     exponential = any(_has(r.map, "exp") for r in cascade.reductions)
     rounding = any(_has(r.map, "round") or _has_narrow_cast(r.map) for r in cascade.reductions)
     if exponential and not {"max", "min"}.isdisjoint(combiners):  # softmin, and a maximum as the least of -x
-        if contraction:
+        if contraction or any(_weighs(r) for r in cascade.reductions):
             return "attention"
         return "softmax" if elementwise else "logsumexp"
     if rounding and contraction and "max" in combiners:
@@ -26,6 +26,12 @@ def classify(cascade: Cascade) -> str:
     if set(combiners) == {"sum"} and not contraction:
         return "norm" if elementwise else "moments"
     return "other"
+
+
+def _weighs(reduction: Reduction) -> bool:
+    """Whether it sums something weighted by exponentials: attention pooling, and one column of values."""
+    factors = [node for node in walk(reduction.map) if isinstance(node, Op) and node.name == "mul"]
+    return reduction.combiner == "sum" and any(_has(f.args[0], "exp") != _has(f.args[1], "exp") for f in factors)
 
 
 def _own_axes(cascade: Cascade, reduction: Reduction) -> bool:
