@@ -21,12 +21,9 @@ from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.programs import make_phase
 from redfuser.codegen.cpu.remainder.tiling import choose_tiling
 from redfuser.codegen.refusal import FAILURES
-from redfuser.expr import loads, walk
+from redfuser.expr import loads
 from redfuser.extents import Dim, Extent, dims_of
 from redfuser.targets import CpuTarget
-
-#: TVM has no vectors of these types in memory.
-NOT_VECTORISED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,7 @@ def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any
         fragment = extract_primfunc(function, sizes)
     except NotExtractable:
         return None
-    types = {node.dtype for definition in fragment.definitions for node in walk(definition.body)}
-    if types & NOT_VECTORISED or any(tensor.size == 0 for tensor in fragment.parameters):
+    if any(tensor.size == 0 for tensor in fragment.parameters):
         return None
     return make_plan(fragment, [t for t, is_known in zip(fragment.parameters, known, strict=False) if is_known])
 

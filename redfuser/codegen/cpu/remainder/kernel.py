@@ -13,6 +13,7 @@ from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.expressions import Translator
+from redfuser.codegen.cpu.values.types import in_memory
 from redfuser.expr import Axis, Expr, Tensor, index
 from redfuser.extents import Dim, is_symbolic, most
 from redfuser.tile.ir import Phase
@@ -49,7 +50,8 @@ class Kernel:
             name = self.builder.unique(tensor.name)
             whole = tirx.decl_buffer(self.builder.shape(tensor.shape), tensor.dtype, name)
             size = tensor.size if is_symbolic(tensor.size) else max(tensor.size, 1)
-            view = tirx.decl_buffer(self.builder.shape([size]), tensor.dtype, f"{name}_flat", data=whole.data)
+            stored = in_memory(tensor.dtype)
+            view = tirx.decl_buffer(self.builder.shape([size]), stored, f"{name}_flat", data=whole.data)
             self.builder.emit(tirx.DeclBuffer(view))
             self.arrays[flat(tensor)] = view
             self._parameters.append(whole)
