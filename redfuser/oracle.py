@@ -12,7 +12,7 @@ from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import branch_of
 from redfuser.frontend.normalising.contributed import define
 from redfuser.frontend.normalising.normalise import inline_functions, upgrade
-from redfuser.frontend.reading.walk import graphs_of, names_read
+from redfuser.frontend.reading.walk import graphs_of, names_read, nodes_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,17 +62,28 @@ def _as_runtime_reads(proto: ModelProto) -> ModelProto:
     import onnx
 
     foreign = any(opset_of(function) != opset_of(proto) for function in proto.functions)
-    branches = [graph for graph in graphs_of(proto) if graph is not proto.graph]
-    if not foreign and not branches:
+    branches = any(graph is not proto.graph for graph in graphs_of(proto))
+    if not foreign and not branches and not any(map(_is_unsorted, nodes_of(proto))):
         return proto
     model = onnx.ModelProto()
     model.CopyFrom(inline_functions(proto) if foreign else proto)
+    _sort(model)
     for branch in [graph for graph in graphs_of(model) if graph is not model.graph]:
         for place, output in enumerate(branch.output):
             name = f"{output.name}/output_{place}"
             branch.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
             output.name = name
     return model
+
+
+def _is_unsorted(node: NodeProto) -> bool:
+    return node.op_type == "TopK" and any(a.name == "sorted" and not a.i for a in node.attribute)
+
+
+def _sort(model: ModelProto) -> None:
+    """The best in order where the model leaves the order open: ours are, and ONNX Runtime's only if asked for."""
+    for node in filter(_is_unsorted, nodes_of(model)):
+        next(a for a in node.attribute if a.name == "sorted").i = 1
 
 
 def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
@@ -90,6 +101,7 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     model.CopyFrom(inline_functions(proto))
     if importlib.util.find_spec("onnxruntime") is None:
         model = upgrade(model)  # the reference implementation knows only the later meaning of some operators
+    _sort(model)
     _widen_graph(model.graph)
     values = {name: _widened(array) for name, array in feeds.items()}
     values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

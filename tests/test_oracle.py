@@ -180,3 +180,12 @@ def test_functions_mean_what_their_own_operator_set_says() -> None:
     expected = (flat / flat.sum(-1, keepdims=True)).reshape(x.shape)
     np.testing.assert_allclose(run_float64(proto, {"x": x})["y"], expected, rtol=1e-12)
     np.testing.assert_allclose(run_onnxruntime(proto, {"x": x}, 1)["y"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_best_are_in_order_where_the_model_leaves_it_open(largest: int) -> None:
+    """ONNX Runtime gives them in order of place if all are asked for."""
+    proto = single("TopK", {"x": X}, {"k": np.array([7])}, outputs=2, largest=largest, sorted=0)
+    for results in (run_float64(proto, {"x": X}), run_onnxruntime(proto, {"x": X}, 1)):
+        assert results["y1"].tolist() == (list(range(7))[::-1] if largest else list(range(7)))
+        assert np.array_equal(results["y0"], X[results["y1"]])
