@@ -84,3 +84,9 @@ def test_narrow_integers_are_exact() -> None:
     exact = np.arange(8).astype("int4")
     assert compare(exact, exact, None, "int4").passed
     assert not compare(exact[::-1], exact, None, "int4").passed
+
+
+def test_a_baseline_of_another_shape_counts_for_nothing() -> None:
+    exact = np.ones((2, 3))
+    assert compare(np.ones((2, 3), np.float32), exact, np.ones(6, np.float32), "float32").passed
+    assert not compare(np.zeros((2, 3), np.float32), exact, np.ones(6, np.float32), "float32").passed

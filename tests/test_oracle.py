@@ -189,3 +189,15 @@ def test_the_best_are_in_order_where_the_model_leaves_it_open(largest: int) -> N
     for results in (run_float64(proto, {"x": X}), run_onnxruntime(proto, {"x": X}, 1)):
         assert results["y1"].tolist() == (list(range(7))[::-1] if largest else list(range(7)))
         assert np.array_equal(results["y0"], X[results["y1"]])
+
+
+def test_scores_of_attention_are_handed_out_before_they_are_capped() -> None:
+    q = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+    feeds = {"q": q, "k": q, "v": q}
+    model = single("Attention", feeds, outputs=4, opset=23, softcap=0.5, qk_matmul_output_mode=0, scale=1.0)
+    wide = q.astype(np.float64)
+    scores = wide @ wide.transpose(0, 1, 3, 2)
+    results = run_float64(model, feeds)
+    np.testing.assert_allclose(results["y3"], scores, rtol=1e-12)
+    weights = np.exp(np.tanh(scores * 2) / 2)
+    np.testing.assert_allclose(results["y0"], weights / weights.sum(-1, keepdims=True) @ wide, rtol=1e-12)

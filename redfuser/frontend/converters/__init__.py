@@ -16,6 +16,7 @@ from redfuser.frontend.converters.norms import (
     convert_instance_norm,
     convert_layer_norm,
     convert_lp_norm,
+    convert_mean_variance_norm,
     convert_rms_norm,
 )
 from redfuser.frontend.converters.padding import convert_pad
@@ -66,6 +67,7 @@ CONVERTERS: dict[str, Converter] = {
     "MatMul": convert_mat_mul,
     "MatMulInteger": convert_mat_mul_integer,
     "Max": CONVERT_MAX,
+    "MeanVarianceNormalization": convert_mean_variance_norm,
     "Min": CONVERT_MIN,
     "Pad": convert_pad,
     "Pow": convert_pow,
@@ -96,7 +98,6 @@ _WIDENED = frozenset(
         "Einsum",
         "GlobalAveragePool",
         "InstanceNormalization",
-        "LayerNormalization",
         "LogSoftmax",
         "LpNormalization",
         "MeanVarianceNormalization",

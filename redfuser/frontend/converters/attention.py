@@ -14,6 +14,7 @@ from redfuser.frontend.converters.common import (
     HALF,
     Attributes,
     Inputs,
+    cast,
     dtype_of,
     extents_of,
     matmul,
@@ -43,23 +44,19 @@ def convert_attention(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attrib
         key, value = (bb.emit(R.repeat(tensor, heads // kv_heads, 1)) for tensor in present)
     stages, hidden = _probabilities(bb, query, key, mask, valid, past, attributes)
     dtype = dtype_of(query)
-    output = matmul(bb, _cast(bb, stages[-1], dtype), value)
+    output = matmul(bb, cast(bb, stages[-1], dtype), value)
     if hidden is not None:
         output = bb.emit(R.where(hidden, relax.const(0, dtype), output))
         stages[-1] = bb.emit(R.where(hidden, relax.const(0, dtype_of(stages[-1])), stages[-1]))
     if is_flat:
         batch, _, length, width = extents_of(output)
         output = R.reshape(bb.emit(R.permute_dims(output, [0, 2, 1, 3])), (batch, length, heads * width))
-    return [output, *present, _cast(bb, stages[attributes.get("qk_matmul_output_mode", 0)], dtype)]
+    return [output, *present, cast(bb, stages[attributes.get("qk_matmul_output_mode", 0)], dtype)]
 
 
 def _split_heads(bb: relax.BlockBuilder, tensor: relax.Expr, heads: int) -> relax.Expr:
     batch, length, width = extents_of(tensor)
     return bb.emit(R.permute_dims(bb.emit(R.reshape(tensor, (batch, length, heads, width // heads))), [0, 2, 1, 3]))
-
-
-def _cast(bb: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
-    return value if dtype_of(value) == dtype else bb.emit(R.astype(value, dtype))
 
 
 def _probabilities(
@@ -136,7 +133,7 @@ def _additive_mask(bb: relax.BlockBuilder, mask: relax.Expr, keys: Any, dtype: s
     """The mask as numbers: a boolean one as 0 and -inf; padded with -inf to the number of keys."""
     if dtype_of(mask) == "bool":
         mask = bb.emit(R.where(mask, relax.const(0, dtype), relax.const(-math.inf, dtype)))
-    mask = _cast(bb, mask, dtype)
+    mask = cast(bb, mask, dtype)
     missing = _difference(keys, extents_of(mask)[-1])
     if missing > 0:
         filler = bb.emit(R.full((*extents_of(mask)[:-1], missing), relax.const(-math.inf, dtype), dtype))

@@ -92,6 +92,11 @@ def output_type(attributes: Attributes) -> str:
     return element_type(attributes["tvm_custom"]["output_types"][0])
 
 
+def cast(bb: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
+    """The expression in another element type; itself if it has that already."""
+    return value if dtype_of(value) == dtype else bb.emit(R.astype(value, dtype))
+
+
 def matmul(bb: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     """Matrix product; half precision accumulates in float32 and is rounded once.
 

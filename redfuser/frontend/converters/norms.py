@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from onnx import TensorProto
 from tvm import relax
 from tvm.relax import op as R
 
 from redfuser.frontend.converters.common import (
+    HALF,
     Attributes,
     Inputs,
+    cast,
     constant,
     dtype_of,
     extents_of,
@@ -22,34 +25,63 @@ from redfuser.frontend.converters.common import (
     static_extents,
 )
 
+#: What is added to a variance unless the node says otherwise: as all attributes of ONNX, a float32.
+EPSILON = float(np.float32(1e-5))
+
 
 def convert_layer_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
-    """LayerNormalization; the mean and the inverse deviation only where the node names them."""
-    data, scale, bias = inputs[0], inputs[1], optional(inputs, 2)
+    """LayerNormalization, of half precision in float32; mean and inverse deviation only where the node names them."""
+    dtype = dtype_of(inputs[0])
+    wide = "float32" if dtype in HALF else dtype
+    data, scale, bias = (None if v is None else cast(bb, v, wide) for v in (*inputs[:2], optional(inputs, 2)))
     shape = extents_of(data)
     axes = list(range(attributes.get("axis", -1) % len(shape), len(shape)))
     normalised = static_extents([shape[axis] for axis in axes])
-    epsilon = attributes.get("epsilon", 1e-5)
+    epsilon = attributes.get("epsilon", EPSILON)
     weight = _expanded(bb, scale, normalised)
-    shift = relax.const(np.zeros(normalised), dtype_of(data)) if bias is None else _expanded(bb, bias, normalised)
-    results = [bb.emit(R.nn.layer_norm(data, weight, shift, axes, epsilon))]
+    shift = relax.const(np.zeros(normalised), wide) if bias is None else _expanded(bb, bias, normalised)
+    if wide == "float64":  # TVM's own knows float32 alone
+        normal = bb.emit(R.multiply(_standardised(bb, data, axes, epsilon), weight))
+        results = [bb.emit(R.add(normal, shift))]
+    else:
+        results = [cast(bb, bb.emit(R.nn.layer_norm(data, weight, shift, axes, epsilon)), dtype)]
     if output_count(attributes) > 1:
-        results.append(bb.emit(R.mean(data, axes, True)))
-        variance = bb.emit(R.add(bb.emit(R.variance(data, axes, True)), relax.const(epsilon, dtype_of(data))))
-        results.append(R.divide(relax.const(1, dtype_of(data)), bb.emit(R.sqrt(variance))))
+        stash = "bfloat16" if attributes.get("stash_type", 1) == TensorProto.BFLOAT16 else "float32"
+        results += [cast(bb, value, stash) for value in _statistics(bb, data, axes, epsilon)]
     return results
+
+
+def _statistics(bb: relax.BlockBuilder, data: relax.Expr, axes: Sequence[int], epsilon: float) -> list[relax.Expr]:
+    """Mean and inverse deviation."""
+    dtype = dtype_of(data)
+    variance = bb.emit(R.add(bb.emit(R.variance(data, axes, True)), relax.const(epsilon, dtype)))
+    inverse = R.divide(relax.const(1, dtype), bb.emit(R.sqrt(variance)))
+    return [bb.emit(R.mean(data, axes, True)), bb.emit(inverse)]
+
+
+def convert_mean_variance_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """MeanVarianceNormalization: ``(x − mean)/(deviation + 10⁻⁹)``; the stock converter drops what is added."""
+    data, axes = inputs[0], list(attributes.get("axes", (0, 2, 3)))
+    centred = bb.emit(R.subtract(data, bb.emit(R.mean(data, axes, True))))
+    variance = bb.emit(R.mean(bb.emit(R.multiply(centred, centred)), axes, True))
+    return R.divide(centred, bb.emit(R.add(bb.emit(R.sqrt(variance)), relax.const(1e-9, dtype_of(data)))))
 
 
 def convert_instance_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """InstanceNormalization; its variance is about the one mean, where the stock converter computes that again."""
     data = inputs[0]
     axes, shape = list(range(2, rank_of(data))), (-1, *[1] * (rank_of(data) - 2))
-    centred = bb.emit(R.subtract(data, bb.emit(R.mean(data, axes, True))))
-    variance = bb.emit(R.mean(bb.emit(R.multiply(centred, centred)), axes, True))
-    spread = bb.emit(R.add(variance, relax.const(attributes.get("epsilon", 1e-5), dtype_of(data))))
-    normalised = bb.emit(R.divide(centred, bb.emit(R.sqrt(spread))))
+    normalised = _standardised(bb, data, axes, attributes.get("epsilon", EPSILON))
     scale, bias = (bb.emit(R.reshape(value, shape)) for value in inputs[1:3])
     return R.add(bb.emit(R.multiply(normalised, scale)), bias)
+
+
+def _standardised(bb: relax.BlockBuilder, data: relax.Expr, axes: Sequence[int], epsilon: float) -> relax.Expr:
+    """``(x − mean)/√(variance + ε)``, the variance about the one mean."""
+    centred = bb.emit(R.subtract(data, bb.emit(R.mean(data, axes, True))))
+    variance = bb.emit(R.mean(bb.emit(R.multiply(centred, centred)), axes, True))
+    spread = bb.emit(R.add(variance, relax.const(epsilon, dtype_of(data))))
+    return bb.emit(R.divide(centred, bb.emit(R.sqrt(spread))))
 
 
 def convert_rms_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -58,7 +90,11 @@ def convert_rms_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
     shape = extents_of(data)
     axis = attributes.get("axis", -1) % len(shape)
     weight = _expanded(bb, scale, static_extents(shape[axis:]))
-    epsilon = attributes.get("epsilon", 1e-5)
+    epsilon = attributes.get("epsilon", EPSILON)
+    if dtype_of(data) == "float64":  # TVM's own rounds it to float32
+        mean = bb.emit(R.mean(bb.emit(R.multiply(data, data)), list(range(axis, len(shape))), True))
+        root = bb.emit(R.sqrt(bb.emit(R.add(mean, relax.const(epsilon, "float64")))))
+        return R.multiply(bb.emit(R.divide(data, root)), weight)
     if axis == len(shape) - 1 and axis > 0:
         return R.nn.rms_norm(data, weight, [axis], epsilon)
     width = math.prod(shape[axis:])
@@ -92,7 +128,7 @@ def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
     scale, bias, mean, variance = (
         constant(value, name).astype(np.float64) for name, value in zip(names, inputs[1:5], strict=True)
     )
-    factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+    factor = scale / np.sqrt(variance + attributes.get("epsilon", EPSILON))
     shape = (-1, *[1] * (rank_of(data) - 2))
     scaled = bb.emit(R.multiply(data, relax.const(factor.reshape(shape), dtype_of(data))))
     return R.add(scaled, relax.const((bias - mean * factor).reshape(shape), dtype_of(data)))
