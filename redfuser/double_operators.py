@@ -109,6 +109,11 @@ def double_operators() -> list[type]:
             inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon)
             return ((x - mean) * inverse * scale + (0 if bias is None else bias), mean, inverse)
 
+    class LogSoftmax(OpRun):
+        def _run(self, x: Array, axis: int = -1) -> tuple[Array]:
+            shifted = x - x.max(axis, keepdims=True, initial=-np.inf)
+            return (shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)),)
+
     class MeanVarianceNormalization(OpRun):
         def _run(self, x: Array, axes: Sequence[int] = (0, 2, 3)) -> tuple[Array]:
             centred = x - x.mean(tuple(axes), keepdims=True)
@@ -122,5 +127,6 @@ def double_operators() -> list[type]:
         GroupNormalization,
         HardSwish,
         LayerNormalization,
+        LogSoftmax,
         MeanVarianceNormalization,
     ]

@@ -11,6 +11,7 @@ from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import branch_of
 from redfuser.frontend.normalising.contributed import define
+from redfuser.frontend.normalising.flattening import flatten
 from redfuser.frontend.normalising.normalise import inline_functions, upgrade
 from redfuser.frontend.reading.walk import graphs_of, names_read, nodes_of
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     Values = dict[str, Array]
 
-#: ONNX Runtime has no float64 kernel of these and computes their definition, which has constants or steps in float32.
-_REFERENCE_FIRST = frozenset(["Attention", "Gelu", "GroupNormalization", "HardSwish", "LayerNormalization"])
+#: ONNX Runtime has no float64 kernel of these and computes their definition, which has constants or steps in float32;
+#: or the kernel makes -inf of NaN, as that of LogSoftmax.
+_REFERENCE_FIRST = frozenset(
+    ["Attention", "Gelu", "GroupNormalization", "HardSwish", "LayerNormalization", "LogSoftmax"]
+)
 
 #: Operators that grew: the reference implementation knows no version before this one.
 _GREW_IN = {"DequantizeLinear": 19, "QuantizeLinear": 19}
@@ -65,8 +69,9 @@ def _as_runtime_reads(proto: ModelProto) -> ModelProto:
     branches = any(graph is not proto.graph for graph in graphs_of(proto))
     if not foreign and not branches and not any(map(_is_unsorted, nodes_of(proto))):
         return proto
-    model = onnx.ModelProto()
-    model.CopyFrom(inline_functions(proto) if foreign else proto)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    model = inline_functions(copy) if foreign else copy
     _sort(model)
     for branch in [graph for graph in graphs_of(model) if graph is not model.graph]:
         for place, output in enumerate(branch.output):
@@ -97,8 +102,10 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     """
     import onnx
 
-    model = onnx.ModelProto()
-    model.CopyFrom(inline_functions(proto))
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    model = inline_functions(copy)
+    flatten(model, ["Hardmax", "LogSoftmax", "Softmax"])
     if importlib.util.find_spec("onnxruntime") is None:
         model = upgrade(model)  # the reference implementation knows only the later meaning of some operators
     _sort(model)

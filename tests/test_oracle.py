@@ -201,3 +201,19 @@ def test_scores_of_attention_are_handed_out_before_they_are_capped() -> None:
     np.testing.assert_allclose(results["y3"], scores, rtol=1e-12)
     weights = np.exp(np.tanh(scores * 2) / 2)
     np.testing.assert_allclose(results["y0"], weights / weights.sum(-1, keepdims=True) @ wide, rtol=1e-12)
+
+
+def test_log_softmax_of_distant_and_infinite_values() -> None:
+    x = np.array([[0, 1000, -1000], [0, math.inf, 1], [-math.inf, 0, 0]], np.float32)
+    results = run_float64(single("LogSoftmax", {"x": x}), {"x": x})["y0"]
+    expected = [[-1000, 0, -2000], [math.nan] * 3, [-math.inf, -math.log(2), -math.log(2)]]
+    np.testing.assert_allclose(results, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_softmax_and_its_kin_flattened_their_input_once(operator: str) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    old = run_float64(single(operator, {"x": x}, opset=11, axis=1), {"x": x})["y0"]
+    flat = x.reshape(2, 12)
+    new = run_float64(single(operator, {"x": flat}, axis=1), {"x": flat})["y0"]
+    assert np.array_equal(old, new.reshape(x.shape))

@@ -218,6 +218,17 @@ def test_means_of_integers(dtype: type) -> None:
     check(single("ReduceMean", {"x": x}, {"axes": np.array([1])}), {"x": x})
 
 
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(
+    "operator", [f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "SumSquare", "Sum")]
+)
+def test_reductions_over_no_axes_still_map_each_element(operator: str, given: bool) -> None:
+    x = np.array([[1.5, -2, 0.25]], np.float32)
+    axes = {"axes": np.array([], np.int64)} if given else None
+    check(single(operator, {"x": x}, axes, noop_with_empty_axes=1), {"x": x})
+    check(single(operator, {"x": x}, axes, noop_with_empty_axes=0), {"x": x})
+
+
 def test_log_sum_exp_of_infinities() -> None:
     x = np.array([[-INF, -INF, -INF], [INF, 0, 1], [100, 200, 300]], np.float32)
     check(single("ReduceLogSumExp", {"x": x}, {"axes": np.array([1])}, keepdims=0), {"x": x})

@@ -33,6 +33,7 @@ from redfuser.frontend.converters.reductions import (
     CONVERT_REDUCE_MEAN,
     CONVERT_REDUCE_MIN,
     convert_reduce_log_sum_exp,
+    keep_map,
 )
 from redfuser.frontend.converters.selection import (
     CONVERT_ARG_MAX,
@@ -85,6 +86,10 @@ CONVERTERS: dict[str, Converter] = {
 #: Converters that leave common uses to TVM's own.
 _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "Cast": lambda stock: convert_cast(convert_small_cast(stock)),
+    "ReduceL1": keep_map(relax.op.abs),
+    "ReduceL2": keep_map(relax.op.abs),
+    "ReduceLogSum": keep_map(relax.op.log),
+    "ReduceSumSquare": keep_map(lambda x: relax.op.multiply(x, x)),
     "Slice": convert_slice,
 }
 

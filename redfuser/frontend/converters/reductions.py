@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tvm import relax
 from tvm.relax import op as R
@@ -20,13 +20,39 @@ from redfuser.frontend.converters.common import (
 )
 
 
+def _axes(inputs: Inputs, attributes: Attributes) -> list[int] | None:
+    """The axes a node reduces, none of them included; None for all."""
+    given = optional(inputs, 1)
+    axes = list(attributes.get("axes", ())) if given is None else constant(given, "axes").tolist()
+    return [int(axis) for axis in axes] or ([] if attributes.get("noop_with_empty_axes", 0) else None)
+
+
+def keep_map(operation: Callable[[relax.Expr], relax.Expr]) -> Callable[[Converter], Converter]:
+    """For a reduction that maps each element first: what it does over no axes, where the stock one hands on its input.
+
+    Args:
+        operation: of one element; the rest of the reduction included.
+    """
+
+    def adapt(stock: Converter) -> Converter:
+        def convert(
+            bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
+        ) -> relax.Expr | Sequence[relax.Expr]:
+            if attributes.get("noop_with_empty_axes", 0) and _axes(inputs, attributes) == []:
+                return operation(inputs[0])
+            return stock(bb, inputs, attributes)
+
+        return convert
+
+    return adapt
+
+
 def _reduction(reduce: Callable[..., relax.Expr]) -> Converter:
     def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-        data, given = inputs[0], optional(inputs, 1)
-        axes = list(attributes.get("axes", ())) if given is None else constant(given, "axes").tolist()
-        if not axes and attributes.get("noop_with_empty_axes", 0):
+        data, axes = inputs[0], _axes(inputs, attributes)
+        if axes == []:
             return data
-        which, keep = [int(axis) for axis in axes] or None, bool(attributes.get("keepdims", 1))
+        which, keep = axes, bool(attributes.get("keepdims", 1))
         if dtype_of(data) == "bool":
             return R.astype(bb.emit(reduce(bb.emit(R.astype(data, "int8")), which, keep)), "bool")
         return reduce(data, which, keep)
@@ -36,11 +62,10 @@ def _reduction(reduce: Callable[..., relax.Expr]) -> Converter:
 
 def convert_reduce_log_sum_exp(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """``log Σ exp(x − max) + max``; an infinite maximum is the result, where the formula gives NaN."""
-    data, given = inputs[0], optional(inputs, 1)
-    axes = list(attributes.get("axes", ())) if given is None else constant(given, "axes").tolist()
-    if not axes and attributes.get("noop_with_empty_axes", 0):
+    data, axes = inputs[0], _axes(inputs, attributes)
+    if axes == []:
         return data
-    which = [int(axis) for axis in axes] or list(range(rank_of(data)))
+    which = axes or list(range(rank_of(data)))
     top = bb.emit(R.max(data, which, True))
     total = bb.emit(R.sum(bb.emit(R.exp(bb.emit(R.subtract(data, top)))), which, True))
     finite = bb.emit(R.add(bb.emit(R.log(total)), top))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.flattening import flatten
 from redfuser.frontend.normalising.folding import fold_constants
 from redfuser.frontend.normalising.names import FreshNames
 from redfuser.frontend.reading.walk import names_read
@@ -53,7 +54,7 @@ def normalise(proto: ModelProto) -> ModelProto:
 
 
 def inline_functions(proto: ModelProto) -> ModelProto:
-    """The model with functions in place of their calls: itself if it has none, otherwise another.
+    """The model with functions in place of their calls: itself if it has none, otherwise another, and itself used up.
 
     A function may rely on another operator set than the model. Both are brought to the newer of the two first.
 
@@ -77,7 +78,7 @@ def inline_functions(proto: ModelProto) -> ModelProto:
 
 
 def upgrade(proto: ModelProto) -> ModelProto:
-    """The model in operator set :data:`OPSET` at least: itself if it is, otherwise another.
+    """The model in operator set :data:`OPSET` at least: itself if it is, otherwise another, and itself used up.
 
     Raises:
         ModelError: it cannot be converted.
@@ -86,13 +87,14 @@ def upgrade(proto: ModelProto) -> ModelProto:
 
 
 def convert(proto: ModelProto, opset: int) -> ModelProto:
-    """The model in a later operator set. Its functions are kept as they are.
+    """The model in a later operator set; the one given is used up. Its functions are kept as they are.
 
     Raises:
         ModelError: it cannot be converted.
     """
     import onnx
 
+    flatten(proto, ["Hardmax"])
     try:
         converted = onnx.version_converter.convert_version(proto, opset)
     except _conversion_errors() as error:

@@ -35,12 +35,18 @@ def node(operator: str, inputs: list[str], output: str, name: str = "", **attrib
     return helper.make_node(operator, inputs, [output], name=name, **attributes)
 
 
-def test_old_operator_sets_are_upgraded_and_mean_the_same() -> None:
-    proto = single("Softmax", {"x": np.ones((2, 3, 4), np.float32)}, opset=11)
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("opset", [8, 12])
+def test_old_operator_sets_are_upgraded_and_mean_the_same(operator: str, opset: int) -> None:
+    """These flattened their input once."""
+    proto = single(operator, {"x": np.ones((2, 3, 4), np.float32)}, opset=opset, axis=1)
     result = normalise(proto)
     assert opset_of(result) == OPSET
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)}
-    assert np.allclose(run_float64(proto, feeds)["y0"], run_float64(result, feeds)["y0"])
+    flat = feeds["x"].reshape(2, 12)
+    expected = run_float64(single(operator, {"x": flat}, axis=1), {"x": flat})["y0"].reshape(2, 3, 4)
+    for each in (proto, result):
+        np.testing.assert_allclose(run_float64(each, feeds)["y0"], expected, rtol=1e-12)
 
 
 def test_new_operator_sets_are_kept() -> None:
