@@ -87,6 +87,11 @@ class CpuTarget:
         return self.has_vnni and {"amx-tile", "amx-int8"} <= set(self.features)
 
     @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether there are vectors of sums of two products of bfloat16 (AVX-512 BF16)."""
+        return self.vector_bits >= 512 and "avx512bf16" in self.features
+
+    @property
     def gflops(self) -> float:
         """Nominal float32 peak of all cores: two fused multiply-adds a cycle and core."""
         return self.cores * self.clock_ghz * 2 * 2 * self.lanes

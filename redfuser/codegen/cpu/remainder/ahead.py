@@ -45,19 +45,21 @@ class Progress:
 def bring_panel(builder: Builder, array: Buffer, packing: Packing, tiling: Tiling, now: Progress) -> None:
     """Bring a part of the next panel closer: all tiles together bring all of it, so that no tile waits for memory.
 
-    One prefetch for each summand is free beside the arithmetic. Where there are too few tiles for that, arithmetic
-    waits for memory anyway, and each brings all that is read a few summands later.
+    One prefetch for each step of the sum is free beside the arithmetic. Where there are too few tiles for that,
+    arithmetic waits for memory anyway, and each brings all that is read a few summands later.
 
     Args:
         array: holds the packed factor.
     """
     step, itemsize = -(-tiling.width // now.tiles), numpy_dtype(packing.tensor.dtype).itemsize
+    width = packing.strip * packing.together
     first = packing.address({**now.places, **dict.fromkeys(now.deep, index(0))}, now.panel)
-    if step * itemsize > LINE_BYTES:
-        later = op("min", op("add", packing.summand(now.deep), index(SUMMANDS_AHEAD)), index(packing.depth - 1))
+    if step * packing.together * itemsize > LINE_BYTES:
+        last = index(packing.depth - packing.together)
+        later = op("min", op("add", packing.summand(now.deep), index(SUMMANDS_AHEAD)), last)
         later = op("add", first, op("mul", later, index(packing.strip)))
         for strip in range(tiling.width // packing.strip):
-            for line in range(0, packing.strip * itemsize, LINE_BYTES):
+            for line in range(0, width * itemsize, LINE_BYTES):
                 away = strip * packing.strip_size + line // itemsize
                 builder.bring(array, op("add", later, index(away)))
         return

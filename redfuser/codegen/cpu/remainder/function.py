@@ -17,6 +17,7 @@ from redfuser.codegen.cpu.remainder.groups import make_groups
 from redfuser.codegen.cpu.remainder.integer import BytePacking, recognise_bytes, write_byte_product
 from redfuser.codegen.cpu.remainder.kernel import Kernel
 from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
+from redfuser.codegen.cpu.remainder.paired import PAIR, multiplies_pairs
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.programs import make_phase
 from redfuser.codegen.cpu.remainder.tiling import choose_tiling
@@ -92,7 +93,9 @@ def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[
         tiling = choose_tiling(product, target)
         constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
         known_now = is_constant(product, constants) and len(loads(product.right)) == 1
-        packing = integer.packing if integer is not None else plan_packing(product, tiling, "packed", known_now)
+        together = PAIR if known_now and multiplies_pairs(product, tiling, target) else 1
+        floats = plan_packing(product, tiling, "packed", known_now, together)
+        packing = integer.packing if integer is not None else floats
         if known_now:
             factor = [flat(tensor) for tensor in parameters].index(loads(product.right)[0].tensor)
             parameters[factor] = packing.tensor

@@ -12,15 +12,15 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.lowering.region import Region, whole
 from redfuser.codegen.cpu.remainder.ahead import Progress, bring_panel
 from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.heights import height_ranges
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
+from redfuser.codegen.cpu.remainder.multipliers import multiplier_of
 from redfuser.codegen.cpu.remainder.packing import Packing
 from redfuser.codegen.cpu.remainder.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
-from redfuser.expr import Axis, Expr, Op, Tensor, axis, cast, index, load, op, walk
+from redfuser.expr import Axis, Expr, Op, Tensor, index, op, walk
 from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 
@@ -50,6 +50,8 @@ class _Product:
         self.work = work
         self.tiling = tiling
         self.packing = packing
+        self.together = packing.together if packing is not None else 1
+        self.multiplier = multiplier_of(kernel, work, tiling, packing)
         self.places: dict[Axis, Expr] = {}
         self.panel: Expr = index(0)
         self.part: Expr = index(0)
@@ -159,40 +161,30 @@ class _Product:
     @contextmanager
     def _summands(self) -> Iterator[dict[Axis, Expr]]:
         """The loops over what is summed up in this part."""
-        if self.tiling.parts == 1:
+        if self.tiling.parts == 1 and self.together == 1:
             with ExitStack() as stack:
                 yield {a: stack.enter_context(self.builder.loop("k", a.extent)) for a in self.work.reduced}
             return
         (axis,) = self.work.reduced
-        size = -(-axis.extent // self.tiling.parts)
+        steps = axis.extent // self.together
+        size = -(-steps // self.tiling.parts)
         first = op("mul", self.part, index(size))
-        left = self.builder.index(op("min", op("sub", index(axis.extent), first), index(size)))
-        with self.builder.loop("k", size, "serial", self.builder.bind("count", left)) as k:
-            yield {axis: op("add", first, k)}
+        count = None
+        if self.tiling.parts > 1:
+            left = self.builder.index(op("min", op("sub", index(steps), first), index(size)))
+            count = self.builder.bind("count", left)
+        with self.builder.loop("k", size, "serial", count) as k:
+            yield {axis: linear(op("mul", op("add", first, k), index(self.together))).expr()}
 
     def _multiply(self, sums: Sequence[Tensor], deep: Mapping[Axis, Expr]) -> None:
-        """One summand for every element of the register tile."""
+        """One summand, or a pair of them, for every element of the register tile."""
         places = point({**self.places, **deep})
         for place, row in enumerate(sums):
-            left = self.kernel.translator.value(self.work.left, places.narrow(self.work.row, index(place), 1))
-            left = self.builder.bind("left", matched(left, self.tiling.lanes))
+            here = places.narrow(self.work.row, index(place), 1)
+            left = self.builder.bind("left", matched(self.multiplier.left(here), self.tiling.lanes))
             with self.builder.loop("v", self.tiling.vectors, "unroll") as vector:
-                right = self._right(places, vector)
-                self._put(row, index(0), vector, self._get(row, index(0), vector) + left * right)
-
-    def _right(self, places: Region, vector: Expr) -> PrimExpr:
-        """A vector of the right factor."""
-        first = op("mul", vector, index(self.tiling.lanes))
-        if self.packing is None:
-            region = places.along(self.work.column, first, self.tiling.lanes)
-            return matched(self.kernel.translator.value(self.work.right, region), self.tiling.lanes)
-        column = axis("column", self.tiling.width)
-        where = op("add", self.packing.address(places.points(), self.panel), column)
-        if self.packing.strip < self.tiling.width:
-            where = op("add", where, op("mul", vector, index(self.packing.strip_size - self.packing.strip)))
-        region = Region({**places.spans, column: whole(column)}).along(column, first, self.tiling.lanes)
-        value = cast(load(self.packing.tensor, where), self.work.right.dtype)
-        return self.kernel.translator.value(value, region)
+                right, total = self.multiplier.right(places, self.panel, vector), self._get(row, index(0), vector)
+                self._put(row, index(0), vector, self.multiplier.add(total, left, right))
 
     def _finish_all(self, sums: Sequence[Tensor]) -> None:
         """Store the results of a tile."""

@@ -47,6 +47,7 @@ class Packing:
         column: the axis cut into panels.
         width: columns of a panel.
         strip: columns of a strip; those of a panel where there is but one.
+        together: rows that lie side by side, column by column: two where an instruction multiplies pairs.
     """
 
     tensor: Tensor
@@ -56,6 +57,7 @@ class Packing:
     column: Axis
     width: int
     strip: int
+    together: int = 1
 
     @property
     def strip_size(self) -> int:
@@ -79,7 +81,7 @@ class Packing:
         return prod(a.extent for a in self.reduced)
 
     def address(self, places: Mapping[Axis, Expr], panel: Expr) -> Expr:
-        """Where the first column of a panel's row lies."""
+        """Where the first column of a panel's row lies; of rows that lie side by side, the first one's."""
         number = _number([*((places[a], a.extent) for a in self.outer), (panel, len(self.starts))])
         row = op("mul", self.summand(places), index(self.strip))
         return linear(op("add", op("mul", number, index(self.panel_size)), row)).expr()
@@ -109,21 +111,24 @@ class Packing:
         packed = np.zeros((len(columns), len(starts), self.strip_size), values.dtype)
         rows = packed[:, :, : self.depth * self.strip].reshape(len(columns), len(starts), self.depth, self.strip)
         for number, start in enumerate(starts):
-            rows[:, number] = columns[:, :, start : start + self.strip]
+            strip = columns[:, :, start : start + self.strip]
+            groups = strip.reshape(len(columns), -1, self.together, self.strip).swapaxes(2, 3)
+            rows[:, number] = groups.reshape(strip.shape)
         return packed.reshape(-1)
 
 
-def plan_packing(work: Contraction, tiling: Tiling, name: str, in_strips: bool = False) -> Packing:
+def plan_packing(work: Contraction, tiling: Tiling, name: str, in_strips: bool = False, together: int = 1) -> Packing:
     """How the right factor of a contraction is packed.
 
     Args:
         in_strips: whether panels are cut into strips of a vector, as the tiling may ask for.
+        together: rows that lie side by side; they divide the sum.
     """
     value = work.right.args[0] if isinstance(work.right, Op) and work.right.name == "cast" else work.right
     outer = tuple(a for a in work.outer if a in axes_of(value))
     strip = tiling.lanes if in_strips and tiling.strips else tiling.width
     empty = Tensor(name, (0,), value.dtype)
-    packing = Packing(empty, value, outer, work.reduced, work.column, tiling.width, strip)
+    packing = Packing(empty, value, outer, work.reduced, work.column, tiling.width, strip, together)
     size = prod(a.extent for a in outer) * tiling.panels(work.column.extent) * packing.panel_size
     return dataclasses.replace(packing, tensor=Tensor(name, (size,), value.dtype))
 

@@ -43,6 +43,7 @@ class Builder:
         self.variables: dict[Axis, Var] = {}
         self._blocks: list[list[Stmt]] = [[]]
         self._names: dict[str, int] = {}
+        self._definitions: dict[str, str] = {}
         self.parameters = [Var(self.unique(dim.name), "int64") for dim in dims]
         self._dims: dict[Dim, PrimExpr] = {}
         for dim, variable in zip(dims, self.parameters, strict=True):
@@ -71,9 +72,19 @@ class Builder:
         """Append a statement to the innermost open block."""
         self._blocks[-1].append(statement)
 
+    def define(self, name: str, definition: str) -> None:
+        """Have a function in LLVM's own language at hand, which what is written calls by its name."""
+        self._definitions[name] = definition
+
     def body(self) -> Stmt:
-        """Everything written so far as one statement."""
-        return self._sequence(self._blocks[-1])
+        """Everything written so far as one statement, with the definitions of what it calls."""
+        from tvm.tirx import AttrStmt, StringImm
+
+        body = self._sequence(self._blocks[-1])
+        if not self._definitions:
+            return body
+        text = "".join(self._definitions[name] for name in sorted(self._definitions))
+        return AttrStmt(StringImm("definitions"), "pragma_import_llvm", StringImm(text), body)
 
     @staticmethod
     def _sequence(statements: list[Stmt]) -> Stmt:
