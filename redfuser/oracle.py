@@ -11,8 +11,8 @@ from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import branch_of
 from redfuser.frontend.normalising.contributed import define
-from redfuser.frontend.normalising.flattening import flatten
-from redfuser.frontend.normalising.normalise import inline_functions, upgrade
+from redfuser.frontend.normalising.flattening import FLATTENS, flatten
+from redfuser.frontend.normalising.normalise import convert, inline_functions, upgrade
 from redfuser.frontend.reading.walk import graphs_of, names_read, nodes_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = inline_functions(copy)
+    model = convert(model, FLATTENS) if opset_of(model) < FLATTENS else model
     flatten(model, ["Hardmax", "LogSoftmax", "Softmax"])
     if importlib.util.find_spec("onnxruntime") is None:
         model = upgrade(model)  # the reference implementation knows only the later meaning of some operators

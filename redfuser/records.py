@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -27,6 +27,10 @@ JSON_NAMES: dict[type, str] = {
     bool: "a boolean",
     NoneType: "null",
 }
+
+
+#: A sign, and as many digits as 64 bits hold.
+_DIGITS = 21
 
 
 class RecordError(ValueError):
@@ -69,12 +73,30 @@ def parse(text: str) -> Any:
     """JSON text as data.
 
     Raises:
-        RecordError: the text isn't JSON, or nests too deeply.
+        RecordError: the text isn't JSON, nests too deeply, or has a number that no record holds: neither NaN nor an
+            infinity, which Python writes and JSON doesn't know, nor what doesn't fit a float64 or 64 bits.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"not JSON: {error}") from error
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        _no_number(text)
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS or abs(int(text)) >= 1 << 64:
+        raise ValueError(f"{text[:_DIGITS]}… is too large an integer")
+    return int(text)
 
 
 def decode(kind: type[T], data: object, where: str = "") -> T:

@@ -69,3 +69,11 @@ def test_bytes_travel_as_base_64() -> None:
     assert decode(bytes, "AP8=") == b"\x00\xff"
     with pytest.raises(RecordError, match="cubin: not base 64"):
         decode(bytes, "#", "cubin")
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "9" * 400, "-" + "9" * 30, str(2**64)])
+def test_numbers_that_no_record_holds_are_refused(text: str) -> None:
+    """Python reads them all; to show or to write one would end in a traceback."""
+    with pytest.raises(RecordError, match="not JSON"):
+        parse(f'{{"size": {text}}}')
+    assert parse(f"[{2**64 - 1}, {-(2**63)}, 1e308]") == [2**64 - 1, -(2**63), 1e308]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from redfuser.cascade.model import IDENTITIES
 from redfuser.reason import Reason
 
 
@@ -38,6 +39,10 @@ class StateEntry:
     element: str
     correction: tuple[str | None, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.combiner not in IDENTITIES:
+            raise ValueError(f"{self.name}: unknown combiner {self.combiner!r}")
+
 
 @dataclass(frozen=True)
 class RecurrenceEntry:
@@ -64,6 +69,12 @@ class RecurrenceEntry:
     state: tuple[StateEntry, ...]
     base: str | None
     finish: str
+
+    def __post_init__(self) -> None:
+        if any(len(part.correction) not in (0, len(self.state)) for part in self.state):
+            raise ValueError(f"{self.result}: a correction has one factor for each number of the state")
+        if not all(self.matrix):
+            raise ValueError(f"{self.result}: a row of the matrix is empty")
 
 
 @dataclass(frozen=True)

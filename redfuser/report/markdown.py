@@ -23,8 +23,8 @@ def render(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~&!@])", r"\\\1", plain(text))
+    """Text that Markdown shows as it is; addresses are no links."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~&!@]|:(?=//)|(?<=www)\.)", r"\\\1", plain(text), flags=re.IGNORECASE)
 
 
 def _row(cells: Iterable[str]) -> str:

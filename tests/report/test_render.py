@@ -99,6 +99,7 @@ def test_names_from_the_model_cannot_become_markup(report: FusionReport) -> None
     named = replace(report, model=replace(report.model, name="<img src=x>|[a](b)`"))
     text = markdown.render(describe_report(named))
     assert r"\<img src=x\>\|\[a\](b)\`" in text
+    assert markdown.escape("https://a.b www.a.b WWW.c 1.5: 2") == r"https\://a.b www\.a.b WWW\.c 1.5: 2"
     assert html.escape('"><b>') == "&quot;&gt;&lt;b&gt;"
 
 

@@ -3,13 +3,17 @@ from dataclasses import replace
 
 import pytest
 
+from redfuser.algebra import derive
 from redfuser.cascade.model import Reduction
 from redfuser.expr import Tensor, axis, load, op
-from redfuser.records import RecordError
+from redfuser.records import RecordError, decode, encode
 from redfuser.report.collect import describe_product, describe_reduction, describe_target
+from redfuser.report.derivation_entries import DerivationEntry
+from redfuser.report.derivations import describe_derivation
 from redfuser.report.value import CascadeEntry, FusionReport
 from redfuser.targets import load_target
 from redfuser.tile.ir import Schedule
+from tests.algebra.build import attention
 
 
 def test_json_round_trip_is_exact_and_deterministic(report: FusionReport) -> None:
@@ -62,6 +66,25 @@ def test_a_damaged_report_is_refused_with_the_place(report, path, value, message
     place[path[-1]] = value
     with pytest.raises(RecordError, match=message):
         FusionReport.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"combiner": "xor"}, "unknown combiner 'xor'"),
+        ({"correction": ["1", "1", "1"]}, "one factor for each number"),
+    ],
+)
+def test_a_state_that_cannot_be_shown_is_refused(change: dict[str, object], message: str) -> None:
+    entry = describe_derivation(attention(), derive(attention()))
+    data = encode(entry)
+    data["recurrences"][0]["state"][0] |= change
+    with pytest.raises(RecordError, match=rf"recurrences\[0\].*{message}"):
+        decode(DerivationEntry, data)
+    data = encode(entry)
+    data["recurrences"][1]["matrix"] = [[]]
+    with pytest.raises(RecordError, match="a row of the matrix is empty"):
+        decode(DerivationEntry, data)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{" * 5000, '{"schema": "redfuser.report/1"}', "[" * 100_000])

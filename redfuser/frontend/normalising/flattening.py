@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 #: The first operator set in which they don't flatten.
 UNFLATTENED = 13
 
-#: The first operator set in which a shape is an input of Reshape.
-_RESHAPES_BY_INPUT = 5
+#: The first operator set that what is flattened can be written in: Reshape takes a shape as input.
+FLATTENS = 5
 
 
 def flatten(proto: ModelProto, operators: Collection[str]) -> None:
-    """Flatten the input of these operators in the graph and its subgraphs, in place."""
-    if _RESHAPES_BY_INPUT <= opset_of(proto) < UNFLATTENED:
+    """Flatten the input of these operators in the graph and its subgraphs, in place; not below set :data:`FLATTENS`."""
+    if FLATTENS <= opset_of(proto) < UNFLATTENED:
         fresh = FreshNames(proto.graph)
         for graph in list(graphs_of(proto)):
             _flatten_graph(graph, operators, fresh)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
-from redfuser.frontend.normalising.flattening import flatten
+from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
 from redfuser.frontend.normalising.names import FreshNames
 from redfuser.frontend.reading.walk import names_read
@@ -94,9 +94,11 @@ def convert(proto: ModelProto, opset: int) -> ModelProto:
     """
     import onnx
 
-    flatten(proto, ["Hardmax"])
+    functions, converted = list(proto.functions), proto  # the converter drops functions
     try:
-        converted = onnx.version_converter.convert_version(proto, opset)
+        for step in sorted({max(opset_of(proto), FLATTENS), opset}):
+            flatten(converted, ["Hardmax"])
+            converted = onnx.version_converter.convert_version(converted, step)
     except _conversion_errors() as error:
         reason = str(error).strip().splitlines()[-1]
         raise ModelError(
@@ -104,7 +106,7 @@ def convert(proto: ModelProto, opset: int) -> ModelProto:
             f"export the model with opset {opset} or later",
         ) from error
     del converted.functions[:]
-    converted.functions.extend(proto.functions)  # the converter drops them
+    converted.functions.extend(functions)
     return converted
 
 

@@ -36,7 +36,7 @@ def node(operator: str, inputs: list[str], output: str, name: str = "", **attrib
 
 
 @pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
-@pytest.mark.parametrize("opset", [8, 12])
+@pytest.mark.parametrize("opset", [1, 8, 12])
 def test_old_operator_sets_are_upgraded_and_mean_the_same(operator: str, opset: int) -> None:
     """These flattened their input once."""
     proto = single(operator, {"x": np.ones((2, 3, 4), np.float32)}, opset=opset, axis=1)
