@@ -11,7 +11,7 @@ from redfuser.tile.ir import Schedule
 #: Row tiles, the widest first: what register tiles of a matrix product are made of.
 ROW_TILES = (64, 32, 16)
 #: Tile of the streamed axis in a matrix product, and of a long row without one.
-STREAM_TILE, ROW_CHUNK = 64, 1024
+STREAM_TILE, ROW_CHUNK = 64, 4096
 #: Blocks for each core before rows count as many, and the shortest segment worth a block of its own.
 BLOCKS_PER_CORE, SHORTEST_SEGMENT = 2, 256
 FLOAT_BYTES = 4

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from redfuser.codegen.cpu import generate
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import axis
-from tests.codegen.cpu.programs import assert_matches, run, target, typed_softmax
+from tests.codegen.cpu.programs import assert_matches, run, typed_softmax
 from tests.tile.build import Rows, program, random_inputs
 
 CASCADES = ["softmax", "logsumexp", "variance", "layer_norm", "quantise", "two_softmaxes"]
@@ -66,19 +65,3 @@ def test_other_types(dtype: str) -> None:
     cascade = typed_softmax(dtype)
     inputs = {"x": np.random.default_rng(0).standard_normal((3, 70)).astype(numpy_dtype(dtype))}
     assert_matches(program(cascade, "resident", 1, "l", l=40), inputs)
-
-
-def test_large_rows_are_prefetched_and_small_ones_not() -> None:
-    small, large = rows(5, 100).softmax(), rows(3000, 1000).softmax()
-    for cascade, wanted in ((small, False), (large, True)):
-        text = generate(program(cascade, "resident", 1, "l", l=1000), target()).script()
-        assert ("llvm.prefetch" in text) is wanted
-
-
-def test_prefetching_changes_nothing() -> None:
-    cascade = rows(3000, 1000).layer_norm()
-    inputs = random_inputs(cascade)
-    got = run(program(cascade, "resident", 1, "l", l=1000), inputs)["y0"]
-    x = inputs["x"].astype(np.float64)
-    exact = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * inputs["gain"]
-    np.testing.assert_allclose(got, exact, atol=1e-5)

@@ -111,7 +111,7 @@ class Leaves:
         for nest in nests:
             leaf = nest.leaf
             if isinstance(leaf, Prefetch):
-                self.access.prefetch(leaf.tensor, leaf.indices, region.element(0), leaf.write)
+                self.access.prefetch(leaf, region.element(0))
                 continue
             assert isinstance(leaf, Map | Reduce | Store)
             value = self.translator.value(leaf.value, region)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, Product, Transpose
+from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.products import Products
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.lowering.storage import Layout
@@ -79,6 +80,8 @@ class Loops:
 
     def _independent(self, first: Nest, second: Nest, loop: Axis) -> bool:
         """Whether whatever one of two nests writes and the other touches belongs to one iteration of the loop."""
+        if isinstance(first.leaf, Prefetch) or isinstance(second.leaf, Prefetch):
+            return True
         touched = {first.writes} & (second.reads | {second.writes}) | (first.reads & {second.writes})
         return all(tensor in self.layouts and loop in self.layouts[tensor].strides for tensor in touched)
 

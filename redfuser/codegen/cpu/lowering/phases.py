@@ -197,8 +197,8 @@ class PhaseWriter:
                 self.loops.write([make_nest(leaf, Strides(self.layouts, left), self.lanes)], part)
             else:
                 pending.append(make_nest(leaf, strides, self.lanes))
-        pending += [make_nest(prefetch, strides, self.lanes) for prefetch in prefetches]
-        self.loops.write(pending, region)
+        ahead = [make_nest(prefetch, strides, self.lanes) for prefetch in prefetches]
+        self.loops.write(_beside(ahead, pending), region)
 
     def _stream(self, stream: Stream, region: Region, done: Mapping[Axis, int]) -> None:
         """Whole tiles in a loop, then what is left: one copy of the body for every remainder that occurs."""
@@ -262,6 +262,12 @@ class PhaseWriter:
 
     def _scalar(self, value: Expr) -> Any:
         return self.builder.index(value)
+
+
+def _beside(ahead: Sequence[Nest], nests: Sequence[Nest]) -> list[Nest]:
+    """Prefetches just behind the last nest that runs over the same axis, whose loop they then share."""
+    place = max((n for n, nest in enumerate(nests, 1) if ahead and nest.loops == ahead[0].loops), default=len(nests))
+    return [*nests[:place], *ahead, *nests[place:]]
 
 
 def narrower(width: int, lanes: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """Prefetching for row kernels: while one pass computes, memory for what comes next is brought closer.
 
-A row kernel reads a row, computes on it in cache and writes it: without help, memory and processor take turns.
+A row kernel reads a row, computes on it in cache and writes it: without help, memory and processor take turns. So a
+prefetch stands beside the work on as many points, in one loop with it: a burst of them makes the processor wait.
 """
 
 from __future__ import annotations
@@ -18,15 +19,25 @@ from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, index, op, substitu
 from redfuser.extents import most
 from redfuser.tile.ir import Contract, Map, Phase, Reduce, Store, Stream
 
+#: A shorter row is brought into the first-level cache, where it leaves room for the present one. A longer one would
+#: push that out; and is long enough to be read ahead of from the second level.
+SHORT_BYTES = 2048
+
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Bring ``tensor[indices]`` closer, for every point of ``axes`` in the current tile."""
+    """Bring ``tensor[indices]`` closer, for every point of ``axes`` in the current tile.
+
+    Args:
+        write: whether it will be written, or else read.
+        nearest: whether into the first-level cache, or else the second.
+    """
 
     tensor: Tensor
     axes: tuple[Axis, ...]
     indices: tuple[Expr, ...]
     write: bool
+    nearest: bool
 
 
 def plan_prefetches(
@@ -42,7 +53,7 @@ def plan_prefetches(
     planned: dict[Stream, list[Prefetch]] = {stream: [] for stream in streams[1:]}
     for before, stream in pairwise(streams):
         stores = [s for s in stream.body if isinstance(s, Store) and lanes in s.axes]
-        planned.get(before, []).extend(Prefetch(s.tensor, s.axes, s.indices, True) for s in stores)
+        planned.get(before, []).extend(Prefetch(s.tensor, s.axes, s.indices, write=True, nearest=True) for s in stores)
     strides = Strides(layouts, {lanes: most(lanes.extent)})
     planned[streams[-2] if len(streams) > 2 else streams[-1]] += [
         item for load in _first_reads(streams[0]) if (item := _next_block(load, phase, lanes, strides)) is not None
@@ -64,7 +75,9 @@ def _next_block(load: Load, phase: Phase, lanes: Axis, strides: Strides) -> Pref
     if row.axis not in axes_of(load) or strides.of_load(load, lanes) != 1:
         return None
     ahead = op("min", op("add", row.axis, index(row.size)), index(row.axis.extent - 1))
-    return Prefetch(load.tensor, (lanes,), tuple(substitute(i, {row.axis: ahead}) for i in load.indices), False)
+    indices = tuple(substitute(i, {row.axis: ahead}) for i in load.indices)
+    short = most(lanes.extent) * numpy_dtype(load.tensor.dtype).itemsize < SHORT_BYTES
+    return Prefetch(load.tensor, (lanes,), indices, write=False, nearest=short)
 
 
 def _large(tensor: Tensor, machine: Machine) -> bool:

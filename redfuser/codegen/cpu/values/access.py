@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.lowering.storage import Layout
 from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, matched
@@ -98,14 +99,15 @@ class Access:
             element = decoded(element, "bool") if stored == "bool" else element
             self.put_in_memory(tensor, indices, region.element(n), element)
 
-    def prefetch(self, tensor: Tensor, indices: Sequence[Expr], region: Region, write: bool) -> None:
-        """Bring an element's cache line into the first-level cache, to be written or read."""
+    def prefetch(self, item: Prefetch, region: Region) -> None:
+        """Bring an element's cache line closer."""
         from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
 
         points = region.points()
-        element = BufferLoad(self.arrays[tensor], [self.builder.index(substitute(i, points)) for i in indices])
-        kind, closest, data = (const(n, "int32") for n in (int(write), 3, 1))
-        self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", address_of(element), kind, closest, data)))
+        where = [self.builder.index(substitute(i, points)) for i in item.indices]
+        element = address_of(BufferLoad(self.arrays[item.tensor], where))
+        kind, level, data = (const(n, "int32") for n in (int(item.write), 3 if item.nearest else 2, 1))
+        self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", element, kind, level, data)))
 
     def _adjacent(self, tensor: Tensor, indices: Sequence[Expr], region: Region) -> list[PrimExpr] | None:
         """Where it lies, if all lanes have one element or adjacent ones, certainly inside the tensor."""

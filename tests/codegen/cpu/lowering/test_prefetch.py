@@ -1,0 +1,86 @@
+"""What is brought closer while a row is computed on, how close, and that it stands beside the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import tirx
+from tvm.tirx.stmt_functor import post_order_visit
+
+from redfuser.codegen.cpu import generate
+from redfuser.expr import axis
+from redfuser.targets import CpuTarget
+from tests.codegen.cpu.programs import run, target
+from tests.tile.build import Rows, program, random_inputs
+
+
+def small_caches() -> CpuTarget:
+    """A second-level cache of one KB, a last level that holds every test's arrays."""
+    return replace(target("cpu-avx2"), l2_kb=1)
+
+
+def function(cascade: str, length: int, device: CpuTarget, tile: int = 4096) -> tirx.PrimFunc:
+    """A resident kernel of 40 rows."""
+    rows = Rows(axis("i", 40), axis("l", length))
+    return generate(program(getattr(rows, cascade)(), "resident", 1, "l", l=tile), device)
+
+
+def prefetches(node: Any) -> Iterator[tuple[str, int, int]]:
+    """Of every prefetch in a statement: the array, whether it will be written, how close it is brought (3: closest)."""
+    found: list[Any] = []
+    post_order_visit(node, lambda n: found.append(n) if isinstance(n, tirx.Call) and len(n.args) == 5 else None)
+    for call in found:
+        place = call.args[1]
+        if isinstance(place, tirx.Call) and place.op.name == "tirx.address_of":
+            yield place.args[0].buffer.name, int(call.args[2]), int(call.args[3])
+
+
+def test_large_rows_are_prefetched_and_small_ones_not() -> None:
+    assert not list(prefetches(function("softmax", 1024, target("cpu-avx2")).body))
+    assert list(prefetches(function("softmax", 1024, small_caches()).body))
+
+
+@pytest.mark.parametrize(("length", "closeness"), [(256, 3), (1024, 2)])
+def test_long_rows_are_read_ahead_of_into_the_second_level_only(length: int, closeness: int) -> None:
+    found = {
+        (array, written, close)
+        for array, written, close in prefetches(function("softmax", length, small_caches()).body)
+    }
+    assert found == {("x", 0, closeness), ("y0", 1, 3)}
+
+
+@pytest.mark.parametrize("cascade", ["softmax", "logsumexp", "variance", "layer_norm"])
+def test_a_prefetch_stands_in_the_loop_that_computes(cascade: str) -> None:
+    loops: list[Any] = []
+    post_order_visit(
+        function(cascade, 1024, small_caches()).body,
+        lambda n: loops.append(n) if isinstance(n, tirx.For) and n.kind == tirx.ForKind.SERIAL else None,
+    )
+    innermost = [loop for loop in loops if not any(inner is not loop and _holds(loop, inner) for inner in loops)]
+    reading = [loop for loop in innermost if any(not written for _, written, _ in prefetches(loop))]
+    assert reading and all(_computes(loop) for loop in reading)
+
+
+def _holds(loop: tirx.For, inner: tirx.For) -> bool:
+    found: list[Any] = []
+    post_order_visit(loop.body, lambda n: found.append(n) if isinstance(n, tirx.For) else None)
+    return any(n.same_as(inner) for n in found)
+
+
+def _computes(loop: tirx.For) -> bool:
+    found: list[Any] = []
+    post_order_visit(loop, lambda n: found.append(n) if isinstance(n, tirx.BufferStore) else None)
+    return bool(found)
+
+
+def test_prefetching_changes_nothing() -> None:
+    cascade = Rows(axis("i", 3000), axis("l", 1000)).layer_norm()
+    inputs = random_inputs(cascade)
+    got = run(program(cascade, "resident", 1, "l", l=1000), inputs)["y0"]
+    x = inputs["x"].astype(np.float64)
+    exact = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * inputs["gain"]
+    np.testing.assert_allclose(got, exact, atol=1e-5)
