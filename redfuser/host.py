@@ -55,6 +55,9 @@ EXTRA_FEATURES: dict[str, str] = {
     "avx_vnni": "avxvnni",
 }
 
+#: Last-level cache of a processor of which nothing else is known: as large as servers of few cores have.
+LAST_LEVEL_KB = 32768
+
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -68,6 +71,7 @@ class Host:
     cores: int
     l1_kb: int
     l2_kb: int
+    l3_kb: int
 
 
 def usable_cores() -> int:
@@ -89,8 +93,8 @@ def read_host() -> Host:
             "name a target to build for another machine: redfuser targets",
         )
     level, features = classify(read_flags(CPUINFO.read_text(encoding="utf-8")), platform.machine())
-    cores = usable_cores()
-    return Host(level.name, features, level.vector_bits, cores, cache_kb(1, default=32), cache_kb(2, default=256))
+    caches = cache_kb(1, default=32), cache_kb(2, default=256), cache_kb(3, default=LAST_LEVEL_KB)
+    return Host(level.name, features, level.vector_bits, usable_cores(), *caches)
 
 
 def read_flags(cpuinfo: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.errors import UnsupportedTargetError
-from redfuser.host import EXTRA_FEATURES, LEVELS, Level, named_level, read_host
+from redfuser.host import EXTRA_FEATURES, LAST_LEVEL_KB, LEVELS, Level, named_level, read_host
 from redfuser.records import RecordError, decode
 
 
@@ -31,6 +31,8 @@ class CpuTarget:
         l2_kb: second-level cache of one core.
         clock_ghz: nominal; enters modelled times only.
         bandwidth_gbs: memory bandwidth of all cores together; enters modelled times only.
+        l3_kb: last-level cache, which cores may share. Results that exceed it are written past the caches: where it
+            isn't known, too large a figure is safer than one too small.
     """
 
     name: str
@@ -43,6 +45,7 @@ class CpuTarget:
     clock_ghz: float
     bandwidth_gbs: float
     features: tuple[str, ...] = ()
+    l3_kb: int = LAST_LEVEL_KB
     kind: Literal["cpu"] = "cpu"
 
     def __post_init__(self) -> None:
@@ -90,6 +93,11 @@ class CpuTarget:
     def multiplies_bfloat16(self) -> bool:
         """Whether there are vectors of sums of two products of bfloat16 (AVX-512 BF16)."""
         return self.vector_bits >= 512 and "avx512bf16" in self.features
+
+    @property
+    def has_nontemporal(self) -> bool:
+        """Whether there are stores of vectors past the caches that aren't hints only."""
+        return self.machine == "x86_64"
 
     @property
     def gflops(self) -> float:
@@ -256,6 +264,7 @@ def _build(name: str, data: dict[str, Any]) -> Target:
             "cores": host.cores,
             "l1_kb": host.l1_kb,
             "l2_kb": host.l2_kb,
+            "l3_kb": host.l3_kb,
             **data,
             "arch": host.level,
         }

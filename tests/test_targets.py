@@ -60,6 +60,7 @@ def test_the_host_is_described_by_its_level_never_as_native() -> None:
     llvm = target.llvm()
     assert llvm["mcpu"] in (target.arch, "generic") and llvm["num-cores"] == host.usable_cores()
     assert ("-prefer-256-bit" in llvm["mattr"]) == (target.vector_bits == 512)
+    assert target.l1_kb <= target.l2_kb <= target.l3_kb
     assert target.gflops > 0 and target.lanes * 32 == target.vector_bits
 
 

@@ -12,6 +12,7 @@ from redfuser.codegen.cpu.bytes.panels import ROWS
 from redfuser.codegen.cpu.bytes.products import ByteProducts, pitch, products_of, take_out
 from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.phases import PhaseWriter
+from redfuser.codegen.cpu.lowering.uncached import uncached
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.types import in_memory
@@ -53,7 +54,8 @@ def generate(program: TileProgram, target: CpuTarget, packed: Collection[Tensor]
     arrays = {tensor: _view(builder, array) for tensor, array in declared.items()}
     bytes_ = _byte_products(builder, products, arrays, machine, packed) if products else None
     for phase in program.phases:
-        PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays, bytes_).write()
+        past = uncached(phase, program, machine)
+        PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays, bytes_, past).write()
     attributes = {"global_symbol": program.name, "s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
     arguments = [*(declared[tensor] for tensor in parameters), *builder.parameters]
     return PrimFunc(arguments, builder.body()).with_attr(attributes)

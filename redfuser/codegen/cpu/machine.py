@@ -20,6 +20,8 @@ class Machine:
         multiplies_bytes: whether products of bytes are taken out as blocks.
         has_vnni: whether it has VNNI for them, else AVX2.
         has_tiles: whether it has AMX besides.
+        has_nontemporal: whether vectors can be written past the caches.
+        last_level_bytes: the last cache before memory, which cores may share.
     """
 
     vector_bits: int
@@ -29,6 +31,8 @@ class Machine:
     multiplies_bytes: bool = False
     has_vnni: bool = False
     has_tiles: bool = False
+    has_nontemporal: bool = False
+    last_level_bytes: int = 0
 
     @staticmethod
     def of(target: CpuTarget, schedule: Schedule | None = None) -> Machine:
@@ -42,8 +46,8 @@ class Machine:
         options = dict(schedule.options) if schedule is not None else {}
         vectors = options.get("vectors", widest_tile(registers))
         cache = target.l2_kb * 1024
-        abilities = (target.multiplies_bytes, target.has_vnni, target.has_tiles)
-        return Machine(target.vector_bits, registers, cache, vectors, *abilities)
+        abilities = (target.multiplies_bytes, target.has_vnni, target.has_tiles, target.has_nontemporal)
+        return Machine(target.vector_bits, registers, cache, vectors, *abilities, target.l3_kb * 1024)
 
     @property
     def lanes(self) -> int:

@@ -34,6 +34,7 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.expressions import Translator
+from redfuser.codegen.cpu.values.nontemporal import fenced
 from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Axis, Const, Expr, Op, Tensor, axes_of, axis, index, loads, op, substitute
 from redfuser.extents import is_symbolic, least, most
@@ -55,6 +56,7 @@ class PhaseWriter:
         machine: what the target can do.
         arrays: tensors in memory.
         bytes_: writes products of bytes, if there are any.
+        uncached: tensors in memory that are written past the caches.
     """
 
     phase: Phase
@@ -63,6 +65,7 @@ class PhaseWriter:
     machine: Machine
     arrays: Mapping[Tensor, Array]
     bytes_: ByteProducts | None = None
+    uncached: frozenset[Tensor] = frozenset()
 
     def write(self) -> None:
         """The parallel loop over the grid, with a copy of the body for every kind of tile."""
@@ -71,17 +74,25 @@ class PhaseWriter:
         self.lanes = choose_lanes(self.phase, self.wanted, self.machine)
         staging = Staging(split_centres(self.phase, self.lanes), self.machine, self.lanes, tiles)
         self.staged, self.layouts = staging.run(), staging.layouts
-        self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine)
+        self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine, self.uncached)
         self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
-        count = prod(tile.count for tile in grid)
         if any(tile.axis.extent == 0 for tile in grid):
             return
         counts = {tile: self._count(tile) for tile in grid}
+        with self.builder.block() as statements:
+            self._blocks(counts)
+        for statement in [fenced(self.builder.sequence(statements))] if self.uncached else statements:
+            self.builder.emit(statement)
+
+    def _blocks(self, counts: Mapping[Tile, Expr]) -> None:
+        """The loop over all blocks."""
+        grid = self.phase.grid
+        count = prod(tile.count for tile in grid)
         total = _product(counts.values())
         known = None if isinstance(total, Const) else self._scalar(total)
         with self.builder.loop("block", count, "parallel" if count > 1 else "serial", known) as block:
             arrays = {**self.arrays, **self._allocate()}
-            access = Access(self.builder, self.layouts, arrays)
+            access = Access(self.builder, self.layouts, arrays, self.uncached)
             translator = Translator(self.builder, self.machine, access, never_positive(self.staged))
             self.translator = translator
             leaves = Leaves(self.builder, translator, self.machine.lanes)

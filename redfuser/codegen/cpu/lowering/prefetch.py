@@ -6,7 +6,7 @@ prefetch stands beside the work on as many points, in one loop with it: a burst 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -41,18 +41,25 @@ class Prefetch:
 
 
 def plan_prefetches(
-    phase: Phase, layouts: Mapping[Tensor, Layout], lanes: Axis | None, machine: Machine
+    phase: Phase,
+    layouts: Mapping[Tensor, Layout],
+    lanes: Axis | None,
+    machine: Machine,
+    uncached: Collection[Tensor] = (),
 ) -> dict[Stream, tuple[Prefetch, ...]]:
     """What each stream along the lanes does for later ones: lines for their stores, and the next block's row.
 
     Only for tensors larger than the cache, and not in the first stream, which waits for memory itself.
+
+    Args:
+        uncached: tensors that are written past the caches, without lines of their own there.
     """
     streams = [item for item in phase.body if isinstance(item, Stream) and item.axis == lanes]
     if lanes is None or len(streams) < 2 or any(isinstance(s, Contract) for stream in streams for s in stream.body):
         return {}
     planned: dict[Stream, list[Prefetch]] = {stream: [] for stream in streams[1:]}
     for before, stream in pairwise(streams):
-        stores = [s for s in stream.body if isinstance(s, Store) and lanes in s.axes]
+        stores = [s for s in stream.body if isinstance(s, Store) and lanes in s.axes and s.tensor not in uncached]
         planned.get(before, []).extend(Prefetch(s.tensor, s.axes, s.indices, write=True, nearest=True) for s in stores)
     strides = Strides(layouts, {lanes: most(lanes.extent)})
     planned[streams[-2] if len(streams) > 2 else streams[-1]] += [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.lowering.storage import Layout
+from redfuser.codegen.cpu.values import nontemporal
 from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, matched
 from redfuser.codegen.cpu.values.types import computed, decoded, encoded
 from redfuser.codegen.cpu.values.vectors import shuffle, typed
@@ -31,11 +32,13 @@ class Access:
         builder: where statements go.
         layouts: on-chip buffers.
         arrays: storage of on-chip buffers (flat) and of tensors in memory (in their shape).
+        uncached: tensors in memory that are written past the caches.
     """
 
     builder: Builder
     layouts: Mapping[Tensor, Layout]
     arrays: Mapping[Tensor, Array]
+    uncached: Collection[Tensor] = ()
 
     def on_chip(self, tensor: Tensor, region: Region) -> PrimExpr:
         """Elements of an on-chip buffer; a scalar where they are the same in every lane."""
@@ -90,7 +93,11 @@ class Access:
             assert where is not None, f"{tensor.name} is written outside its bounds"
             width = max(map(lanes_of, where), default=1)
             value = matched(encoded(value, tensor.dtype, stored), width)
-            self.builder.emit(BufferStore(array, value, where))
+            past = tensor in self.uncached and nontemporal.storable(stored, width) and _aligned(where[-1], width)
+            if past:
+                nontemporal.store(self.builder, array, where, value)
+            else:
+                self.builder.emit(BufferStore(array, value, where))
             return
         kept = "int8" if tensor.dtype == "bool" else computed(tensor.dtype)
         vector = self.builder.bind("value", matched(value.astype(typed(kept, value)), region.lane.extent))
@@ -130,6 +137,15 @@ class Access:
         if not loads(position) and _inside(position, extent):
             return value
         return Max(Min(value, self.builder.index(index(extent - 1))), self.builder.number(0))
+
+
+def _aligned(ramp: PrimExpr, lanes: int) -> bool:
+    """Whether a vector certainly begins at a multiple of its width, in rows that do."""
+    from tvm.arith import Analyzer
+    from tvm.tirx import Ramp
+
+    modular = Analyzer().modular_set(ramp.base) if isinstance(ramp, Ramp) else None
+    return modular is not None and modular.coeff % lanes == 0 and modular.base % lanes == 0
 
 
 def _inside(position: Expr, extent: int) -> bool:

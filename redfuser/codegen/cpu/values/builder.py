@@ -80,14 +80,15 @@ class Builder:
         """Everything written so far as one statement, with the definitions of what it calls."""
         from tvm.tirx import AttrStmt, StringImm
 
-        body = self._sequence(self._blocks[-1])
+        body = self.sequence(self._blocks[-1])
         if not self._definitions:
             return body
         text = "".join(self._definitions[name] for name in sorted(self._definitions))
         return AttrStmt(StringImm("definitions"), "pragma_import_llvm", StringImm(text), body)
 
     @staticmethod
-    def _sequence(statements: list[Stmt]) -> Stmt:
+    def sequence(statements: list[Stmt]) -> Stmt:
+        """Statements one after another as one."""
         from tvm.tirx import Evaluate, SeqStmt
 
         if not statements:
@@ -119,7 +120,7 @@ class Builder:
         with self.block() as body:
             yield coordinate
         if body and extent:
-            self.emit(For(variable, 0, extent if count is None else count, KINDS[kind], self._sequence(body)))
+            self.emit(For(variable, 0, extent if count is None else count, KINDS[kind], self.sequence(body)))
 
     @contextmanager
     def when(self, condition: PrimExpr) -> Iterator[None]:
@@ -129,7 +130,7 @@ class Builder:
         with self.block() as body:
             yield
         if body:
-            self.emit(IfThenElse(condition, self._sequence(body), None))
+            self.emit(IfThenElse(condition, self.sequence(body), None))
 
     def coordinate(self, name: str, value: Expr, extent: int) -> Expr:
         """Name an index that lies in ``range(extent)``."""

@@ -77,6 +77,13 @@ def _computes(loop: tirx.For) -> bool:
     return bool(found)
 
 
+def test_nothing_is_prefetched_of_what_is_written_past_the_caches() -> None:
+    found = {
+        array for array, written, _ in prefetches(function("softmax", 1024, replace(small_caches(), l3_kb=1)).body)
+    }
+    assert found == {"x"}
+
+
 def test_prefetching_changes_nothing() -> None:
     cascade = Rows(axis("i", 3000), axis("l", 1000)).layer_norm()
     inputs = random_inputs(cascade)
