@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 from .builder import Builder, weights
-
-LOWEST = float(np.finfo(np.float32).min)
 
 
 class Layers:
@@ -21,28 +20,39 @@ class Layers:
         heads: of an attention.
         epsilon: of the norms.
         seed: of the weights.
+        dtype: of weights and features.
 
     Attributes:
         build: what the graph is written with.
     """
 
-    def __init__(self, name: str, size: tuple[int, int], hidden: int, heads: int, epsilon: float, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        size: tuple[int, int],
+        hidden: int,
+        heads: int,
+        epsilon: float,
+        seed: int,
+        dtype: str = "float32",
+    ) -> None:
         self.build = Builder(name)
         self.batch, self.tokens = size
         self.hidden, self.heads, self.epsilon = hidden, heads, epsilon
+        self.dtype = dtype
         self.generator = np.random.RandomState(seed)
 
     def weight(self, name: str, rows: int, columns: int) -> str:
         """A random matrix."""
-        return self.build.constant(weights(self.generator, rows, columns), name=name)
+        return self.build.constant(weights(self.generator, rows, columns), self.dtype, name)
 
     def vector(self, name: str, around: float = 0.0) -> str:
         """Random numbers near ``around``, one for each feature."""
-        return self.build.constant(around + weights(self.generator, self.hidden) * 0.1, "float32", name)
+        return self.build.constant(around + weights(self.generator, self.hidden) * 0.1, self.dtype, name)
 
     def number(self, value: float) -> str:
-        """A float32 scalar."""
-        return self.build.constant(value, "float32")
+        """A scalar."""
+        return self.build.constant(value, self.dtype)
 
     def positions(self) -> str:
         """The numbers of the tokens."""
@@ -70,14 +80,14 @@ class Layers:
         """An image in squares as tokens, after one that stands for the class; positions added."""
         build, hidden = self.build, self.hidden
         kernel = weights(self.generator, 3 * patch * patch, hidden).T.reshape(hidden, 3, patch, patch)
-        squares, step = build.constant(kernel, name="patches.weight"), [patch, patch]
+        squares, step = build.constant(kernel, self.dtype, "patches.weight"), [patch, patch]
         features = build.node("Conv", image, squares, self.vector("patches.bias"), kernel_shape=step, strides=step)
         size = build.constant([self.batch, hidden, self.tokens - 1])
         tokens = build.node("Transpose", build.node("Reshape", features, size, allowzero=1), perm=[0, 2, 1])
         first = np.broadcast_to(weights(self.generator, hidden), (self.batch, 1, hidden))
-        joined = build.node("Concat", build.constant(first, "float32", "class_token"), tokens, axis=1)
+        joined = build.node("Concat", build.constant(first, self.dtype, "class_token"), tokens, axis=1)
         places = weights(self.generator, self.tokens, hidden)[None]
-        return build.node("Add", joined, build.constant(places, name="positions"))
+        return build.node("Add", joined, build.constant(places, self.dtype, "positions"))
 
     def mask_bias(self, mask: str, seen: np.ndarray | None = None) -> str:
         """0 where a key is a token, the least finite number where it is padding or hidden: [batch, 1, 1 or L, L].
@@ -91,7 +101,7 @@ class Layers:
         kept = build.node("GatherND", build.node("Cast", mask, to=9), build.constant(places))
         seen = np.ones((1, 1, length, 1), np.bool_) if seen is None else seen
         both = build.node("And", build.constant(seen), kept)
-        return build.node("Where", both, self.number(0.0), self.number(LOWEST))
+        return build.node("Where", both, self.number(0.0), self.number(float(ml_dtypes.finfo(self.dtype).min)))
 
     def attention(self, query: str, key: str, value: str, size: tuple[int, ...], bias: str | None = None) -> str:
         """Scaled dot-product attention of features side by side, heads put side by side again in ``size``."""
@@ -132,4 +142,4 @@ class Layers:
         return self.build.node("Transpose", self.build.node("Reshape", value, size, allowzero=1), perm=[0, 2, 1, 3])
 
     def _bias(self, name: str, columns: int) -> str:
-        return self.build.constant(weights(self.generator, columns) * 0.1, "float32", f"{name}.bias")
+        return self.build.constant(weights(self.generator, columns) * 0.1, self.dtype, f"{name}.bias")

@@ -19,9 +19,10 @@ def bert(
     tokens: int = 128,
     vocabulary: int = 30522,
     seed: int = 0,
+    dtype: str = "float32",
 ) -> ModelProto:
     """BERT-base: token ids, types and a padding mask in, hidden states out; a norm after each half of a layer."""
-    write = Layers("bert", (batch, tokens), hidden, heads, 1e-12, seed)
+    write = Layers("bert", (batch, tokens), hidden, heads, 1e-12, seed, dtype)
     build, size = write.build, (batch, tokens)
     ids, mask, types = (build.input(name, size, "int64") for name in ("input_ids", "attention_mask", "token_type_ids"))
     words = build.node("Gather", write.weight("embeddings.word", vocabulary, hidden), ids)
@@ -39,7 +40,7 @@ def bert(
         state = write.norm(
             f"{name}.norm", build.node("Add", write.linear(f"{name}.outer", inner, 4 * hidden, hidden), state)
         )
-    build.output(state, (batch, tokens, hidden), name="last_hidden_state")
+    build.output(state, (batch, tokens, hidden), dtype, "last_hidden_state")
     return build.model()
 
 
@@ -51,9 +52,10 @@ def gpt2(
     tokens: int = 128,
     vocabulary: int = 50257,
     seed: int = 0,
+    dtype: str = "float32",
 ) -> ModelProto:
     """GPT-2 small: token ids and a padding mask in, logits out; a norm before each half of a layer, a causal mask."""
-    write = Layers("gpt2", (batch, tokens), hidden, heads, 1e-5, seed)
+    write = Layers("gpt2", (batch, tokens), hidden, heads, 1e-5, seed, dtype)
     build, size = write.build, (batch, tokens)
     ids, mask = (build.input(name, size, "int64") for name in ("input_ids", "attention_mask"))
     table = write.weight("wte", vocabulary, hidden)
@@ -70,7 +72,7 @@ def gpt2(
         outer = write.gemm(f"{name}.mlp.c_proj", write.gelu_tanh(inner), 4 * hidden, hidden)
         state = build.node("Add", state, outer)
     logits = build.node("MatMul", write.norm("ln_f", state), build.node("Transpose", table, perm=[1, 0]))
-    build.output(logits, (batch, tokens, vocabulary), name="logits")
+    build.output(logits, (batch, tokens, vocabulary), dtype, "logits")
     return build.model()
 
 
@@ -83,12 +85,13 @@ def vit(
     patch: int = 16,
     classes: int = 1000,
     seed: int = 0,
+    dtype: str = "float32",
 ) -> ModelProto:
     """ViT-B/16: an image in, scores of classes out; patches by a convolution, a token of their own for the class."""
     tokens = (pixels // patch) ** 2 + 1
-    write = Layers("vit", (batch, tokens), hidden, heads, 1e-12, seed)
+    write = Layers("vit", (batch, tokens), hidden, heads, 1e-12, seed, dtype)
     build = write.build
-    image = build.input("pixel_values", (batch, 3, pixels, pixels))
+    image = build.input("pixel_values", (batch, 3, pixels, pixels), dtype)
     state = write.patches(image, patch)
     for number in range(layers):
         name = f"layer.{number}"
@@ -99,5 +102,5 @@ def vit(
         inner = write.linear(f"{name}.fc1", write.norm(f"{name}.after", state), hidden, 4 * hidden)
         state = build.node("Add", write.linear(f"{name}.fc2", write.gelu(inner), 4 * hidden, hidden), state)
     first = build.node("Gather", write.norm("norm", state), build.constant(0), axis=1)
-    build.output(write.linear("classifier", first, hidden, classes), (batch, classes), name="logits")
+    build.output(write.linear("classifier", first, hidden, classes), (batch, classes), dtype, "logits")
     return build.model()

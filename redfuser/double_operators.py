@@ -83,6 +83,10 @@ def double_operators() -> list[type]:
             zero = np.clip(np.rint(-low / scale), 0, 255)
             return (np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.array(scale), zero.astype(np.uint8))
 
+    class GlobalMaxPool(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (x.max(tuple(range(2, x.ndim)), keepdims=True),)
+
     class GroupNormalization(OpRun):
         def _run(
             self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, num_groups: int = 1, stash_type: int = 1
@@ -124,6 +128,7 @@ def double_operators() -> list[type]:
         DynamicQuantizeLinear,
         Erf,
         Gelu,
+        GlobalMaxPool,
         GroupNormalization,
         HardSwish,
         LayerNormalization,

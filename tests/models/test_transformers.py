@@ -24,6 +24,8 @@ SMALL: dict[str, Callable[[], ModelProto]] = {
     "bert": lambda: bert(layers=1, hidden=96, heads=2, batch=2, tokens=21, vocabulary=50),
     "gpt2": lambda: gpt2(layers=1, hidden=96, heads=2, batch=2, tokens=21, vocabulary=50),
     "vit": lambda: vit(layers=1, hidden=96, heads=2, batch=2, pixels=48, classes=10),
+    "gpt2-bfloat16": lambda: gpt2(layers=1, hidden=96, heads=2, batch=2, tokens=21, vocabulary=50, dtype="bfloat16"),
+    "bert-float16": lambda: bert(layers=1, hidden=96, heads=2, batch=2, tokens=21, vocabulary=50, dtype="float16"),
 }
 
 
@@ -57,7 +59,7 @@ def test_tokens_see_none_that_follow() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "gpt2" else pytest.mark.slow) for name in SMALL]
+    "name", [pytest.param(name, marks=[] if name.startswith("gpt2") else pytest.mark.slow) for name in SMALL]
 )
 def test_compiled_models_meet_the_accuracy_rule(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"

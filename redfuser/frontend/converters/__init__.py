@@ -7,7 +7,15 @@ from tvm import relax
 from redfuser.frontend.converters.attention import convert_attention
 from redfuser.frontend.converters.casts import convert_small_cast
 from redfuser.frontend.converters.common import Attributes, Converter, Inputs, widened
-from redfuser.frontend.converters.elementwise import CONVERT_MAX, CONVERT_MIN, convert_clip, convert_is_inf, convert_pow
+from redfuser.frontend.converters.elementwise import (
+    CONVERT_MAX,
+    CONVERT_MIN,
+    convert_clip,
+    convert_is_inf,
+    convert_pow,
+    convert_prelu,
+    convert_thresholded_relu,
+)
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
 from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
@@ -70,6 +78,7 @@ CONVERTERS: dict[str, Converter] = {
     "Max": CONVERT_MAX,
     "MeanVarianceNormalization": convert_mean_variance_norm,
     "Min": CONVERT_MIN,
+    "PRelu": convert_prelu,
     "Pad": convert_pad,
     "Pow": convert_pow,
     "QLinearMatMul": convert_q_linear_mat_mul,
@@ -80,6 +89,7 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceMean": CONVERT_REDUCE_MEAN,
     "ReduceMin": CONVERT_REDUCE_MIN,
     "Reshape": convert_reshape,
+    "ThresholdedRelu": convert_thresholded_relu,
     "TopK": convert_top_k,
 }
 
@@ -93,15 +103,18 @@ _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "Slice": convert_slice,
 }
 
-#: Accumulate, and have no wide accumulator of their own: computed in float32 on half-precision inputs.
+#: Computed in float32 on half-precision inputs: what accumulates and has no wide accumulator of its own, and functions
+#: that TVM computes in float32 alone.
 _WIDENED = frozenset(
     [
+        *("Acosh", "Asinh", "Atanh", "Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Shrink", "Softplus"),
         "AveragePool",
         "Conv",
         "ConvTranspose",
         "CumSum",
         "Einsum",
         "GlobalAveragePool",
+        "GlobalLpPool",
         "InstanceNormalization",
         "LogSoftmax",
         "LpNormalization",
@@ -119,6 +132,11 @@ _WIDENED = frozenset(
     ]
 )
 
+#: Choices of an element and truth values, the same in float32: TVM has no code for them in bfloat16.
+_WITHOUT_BFLOAT16 = frozenset(
+    ["ArgMax", "ArgMin", "Hardmax", "IsNaN", "Max", "Min", "PRelu", "Sign", "ThresholdedRelu"]
+)
+
 
 def converter_of(operator: str, stock: Converter) -> Converter:
     """Our converter of an operator of the default domain, or TVM's; with a wide accumulator in any case."""
@@ -128,4 +146,6 @@ def converter_of(operator: str, stock: Converter) -> Converter:
         return stock(bb, inputs, attributes)
 
     convert = _ADAPTERS[operator](guarded) if operator in _ADAPTERS else CONVERTERS.get(operator, guarded)
+    if operator in _WITHOUT_BFLOAT16:
+        return widened(convert, frozenset({"bfloat16"}))
     return widened(convert) if operator in _WIDENED else convert

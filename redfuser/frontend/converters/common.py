@@ -7,7 +7,7 @@ ValueError or NotImplementedError; the importer adds the node's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ Inputs = Sequence[relax.Expr | None]
 Attributes = Mapping[str, Any]
 Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr | Sequence[relax.Expr]]
 
-HALF = ("float16", "bfloat16")
+HALF = frozenset({"float16", "bfloat16"})
 
 
 def shape_of(value: relax.Expr) -> tuple[int, ...]:
@@ -108,11 +108,11 @@ def matmul(bb: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     return bb.emit(R.astype(bb.emit(R.matmul(a, b, out_dtype="float32")), dtype))
 
 
-def widened(convert: Converter) -> Converter:
-    """Compute a half-precision operator in float32 and round its results once."""
+def widened(convert: Converter, types: Collection[str] = HALF) -> Converter:
+    """Compute an operator on inputs of these types in float32 and round its results once."""
 
     def wide(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr | Sequence[relax.Expr]:
-        narrow = next((dtype for dtype in map(_dtype_or_none, inputs) if dtype in HALF), None)
+        narrow = next((dtype for dtype in map(_dtype_or_none, inputs) if dtype in types), None)
         if narrow is None:
             return convert(bb, inputs, attributes)
         cast = [bb.emit(R.astype(value, "float32")) if _dtype_or_none(value) == narrow else value for value in inputs]

@@ -14,6 +14,8 @@ from redfuser.frontend.converters.common import Attributes, Converter, Inputs, d
 def convert_clip(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """Clip. NaN stays NaN (TVM's maximum would drop it); a bound that is NaN is none."""
     data, low, high = inputs[0], optional(inputs, 1), optional(inputs, 2)
+    if any(extent != 1 for bound in (low, high) if bound is not None for extent in extents_of(bound)):
+        raise ValueError("a bound has several elements")
     lowest, highest = _scalar(low), _scalar(high)
     if lowest is not None and highest is not None:
         return _clip_to_numbers(bb, data, lowest, highest)
@@ -79,6 +81,20 @@ def convert_is_inf(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribute
     if not found:
         return R.full(extents_of(data), relax.const(False, "bool"), "bool")
     return found[0] if len(found) == 1 else R.logical_or(*found)
+
+
+def convert_prelu(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """PRelu: ``slope·x`` below zero, with a slope that is broadcast to the data in whatever way."""
+    data, slope = inputs[0], inputs[1]
+    below = bb.emit(R.less(data, relax.const(0, dtype_of(data))))
+    return R.where(below, bb.emit(R.multiply(slope, data)), data)
+
+
+def convert_thresholded_relu(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """ThresholdedRelu: ``x`` above alpha, else 0, and so 0 for NaN."""
+    data = inputs[0]
+    above = bb.emit(R.greater(data, relax.const(attributes.get("alpha", 1.0), dtype_of(data))))
+    return R.where(above, data, relax.const(0, dtype_of(data)))
 
 
 def convert_pow(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
