@@ -49,13 +49,16 @@ def collect_report(
                 ends,
                 describe_choice(outcome.record) if outcome.record is not None else None,
                 outcome.kernel.resources if outcome.kernel else None,
+                outcome.kernel.products if outcome.kernel else (),
             )
         )
     for number, rejected in enumerate(analysis.detection.rejected):
         members = [analysis.graph.definitions[name] for name in rejected.members]
         entries.append(describe_rejected(f"rejected_{number}", rejected, members))
     listed = tuple(
-        describe_product(name, o.kernel.program.schedule, o.kernel.resources, describe_choice(o.record), o.time)
+        describe_product(
+            name, o.kernel.program.schedule, o.kernel.resources, describe_choice(o.record), o.time, o.kernel.products
+        )
         for name, o in products.items()
         if o.kernel is not None and o.record is not None
     )

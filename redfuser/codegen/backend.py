@@ -30,6 +30,7 @@ class Kernel:
         texts: the same for people: file name -> text.
         resources: what the machine code uses, by name.
         error: against float64 on the check inputs; None where the target can't run on this machine.
+        products: what matrix products are computed in, where the target has several ways.
     """
 
     program: TileProgram
@@ -37,6 +38,7 @@ class Kernel:
     texts: Mapping[str, str]
     resources: Mapping[str, int]
     error: NumericError | None = None
+    products: tuple[str, ...] = ()
 
     def files(self) -> KernelFiles:
         """What people may read of it, under ``kernels/NAME/``."""

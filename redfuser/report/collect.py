@@ -48,12 +48,14 @@ def describe_cascade(
     boundaries: Iterable[Boundary] = (),
     choice: ChoiceEntry | None = None,
     resources: Mapping[str, int] | None = None,
+    products: tuple[str, ...] = (),
 ) -> CascadeEntry:
     """A cascade and what became of it; it is fused exactly where there is no reason against it.
 
     Args:
         derived: the canonical cascade that ``derivation`` is of.
         resources: what its kernel uses.
+        products: what its kernel's matrix products are computed in.
     """
     names = [tensor.name for tensor in cascade.inputs]
     return CascadeEntry(
@@ -73,6 +75,7 @@ def describe_cascade(
         error=error,
         boundaries=tuple(BoundaryEntry(boundary.onnx_nodes, boundary.reason) for boundary in boundaries),
         resources=dict(resources or {}),
+        products=products,
     )
 
 
@@ -82,9 +85,10 @@ def describe_product(
     resources: Mapping[str, int],
     choice: ChoiceEntry | None = None,
     time: Time | None = None,
+    products: tuple[str, ...] = (),
 ) -> ProductEntry:
     """Of a matrix product outside every cascade."""
-    return ProductEntry(name, schedule.strategy, _flat(schedule), resources, choice, time)
+    return ProductEntry(name, schedule.strategy, _flat(schedule), resources, choice, time, products)
 
 
 def describe_choice(record: Record) -> ChoiceEntry:
@@ -132,7 +136,7 @@ def _flat(schedule: Schedule) -> dict[str, bool | int | float | str]:
     return {
         **{f"tile_{name}": size for name, size in schedule.tiles},
         "segments": schedule.segments,
-        "lanes": schedule.lanes,
+        **({"lanes": schedule.lanes} if schedule.lanes else {}),
         **dict(schedule.options),
     }
 

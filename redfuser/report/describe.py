@@ -18,6 +18,13 @@ from redfuser.report.value import (
     Traffic,
 )
 
+#: What ``products`` says of float32 -> the same in words.
+SINGLE = {
+    "tf32": "float32 as TF32 on tensor cores: factors are rounded to 11 bits (--fp32 3xtf32 or --fp32 ieee for more)",
+    "3xtf32": "float32 as three products of TF32 on tensor cores",
+    "ieee": "float32 without tensor cores",
+}
+
 HEADER = ("cascade", "kind", "verdict", "strategy", "memory traffic", "time", "why not")
 
 
@@ -45,6 +52,11 @@ def summary_lines(report: FusionReport) -> list[str]:
         symbolic = any(isinstance(extent, str) for spec in report.model.inputs for extent in spec.shape)
         where = f" (symbolic dimensions taken as {USUAL_SIZE}, or the nearest in range)" if symbolic else ""
         lines.append(f"fused cascades: {describe_traffic(gain)}{where}")
+    listed = [*(entry.products for entry in report.cascades), *(entry.products for entry in report.products)]
+    rounded = sum("tf32" in products for products in listed)
+    if rounded:
+        kernels = "1 kernel multiplies" if rounded == 1 else f"{rounded} kernels multiply"
+        lines.append(f"{kernels} {SINGLE['tf32']}")
     return lines
 
 
@@ -122,8 +134,7 @@ def _section(entry: CascadeEntry) -> Section:
         blocks.append(Block("memory traffic", tuple(_traffic(entry.traffic))))
     if entry.time is not None:
         blocks.append(_time(entry.time, entry.choice))
-    if entry.resources:
-        blocks.append(_resources(entry))
+    blocks += [_products(entry), _resources(entry)]
     if entry.error is not None:
         blocks.append(Block("error against float64", (_error(entry.error),)))
     ends = [f"{', '.join(b.onnx_nodes)}: {b.reason.text} [{b.reason.code}]" for b in entry.boundaries]
@@ -135,10 +146,9 @@ def _section(entry: CascadeEntry) -> Section:
 
 def _product(entry: ProductEntry) -> Section:
     how = (str(entry.choice),) if entry.choice is not None else ()
-    time = (_time(entry.time, entry.choice),) if entry.time is not None else ()
-    return Section(
-        f"{entry.id}: matrix product", (Block("schedule", (_schedule(entry), *how)), *time, _resources(entry))
-    )
+    time = [_time(entry.time, entry.choice)] if entry.time is not None else []
+    blocks = [Block("schedule", (_schedule(entry), *how)), *time, _products(entry), _resources(entry)]
+    return Section(f"{entry.id}: matrix product", tuple(b for b in blocks if b.lines))
 
 
 def _schedule(entry: CascadeEntry | ProductEntry) -> str:
@@ -155,9 +165,13 @@ def _time(time: Time, choice: ChoiceEntry | None) -> Block:
     return Block("time", (f"{time.value_us:.4g} us ({time.how}{after})",))
 
 
+def _products(entry: CascadeEntry | ProductEntry) -> Block:
+    return Block("matrix products", tuple(SINGLE.get(kind, f"{kind} on tensor cores") for kind in entry.products))
+
+
 def _resources(entry: CascadeEntry | ProductEntry) -> Block:
     used = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in entry.resources.items())
-    return Block("resources", (used,))
+    return Block("resources", (used,) if used else ())
 
 
 def _reduction(entry: ReductionEntry) -> str:

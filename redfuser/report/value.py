@@ -159,6 +159,8 @@ class CascadeEntry:
         choice: how they were made; null where none were.
         boundaries: where the cascade ends although a reduction that uses it follows.
         resources: what the compiler says of the kernel: registers, shared memory, spills and the like, by name.
+        products: what the kernel's matrix products are computed in on a GPU: a type, on tensor cores, and of float32
+            ``tf32``, ``3xtf32`` or, without tensor cores, ``ieee``.
     """
 
     id: str
@@ -177,6 +179,7 @@ class CascadeEntry:
     error: NumericError | None = None
     boundaries: tuple[BoundaryEntry, ...] = ()
     resources: Mapping[str, int] = field(default_factory=dict)
+    products: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -196,7 +199,7 @@ class ProductEntry:
 
     Args:
         id: of the kernel.
-        strategy, schedule, resources, choice, time: as for a :class:`CascadeEntry`.
+        strategy, schedule, resources, choice, time, products: as for a :class:`CascadeEntry`.
     """
 
     id: str
@@ -205,6 +208,7 @@ class ProductEntry:
     resources: Mapping[str, int] = field(default_factory=dict)
     choice: ChoiceEntry | None = None
     time: Time | None = None
+    products: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

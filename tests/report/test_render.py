@@ -38,6 +38,33 @@ def test_products_outside_cascades_tell_their_schedule(report: FusionReport) -> 
         assert expected in text, text
 
 
+@pytest.mark.parametrize(
+    ("products", "lines"),
+    [
+        (
+            ("tf32",),
+            ["float32 as TF32 on tensor cores: factors are rounded to 11 bits (--fp32 3xtf32 or --fp32 ieee for more)"],
+        ),
+        (("3xtf32",), ["float32 as three products of TF32 on tensor cores"]),
+        (("ieee",), ["float32 without tensor cores"]),
+        (("float16", "int8"), ["float16 on tensor cores", "int8 on tensor cores"]),
+    ],
+)
+def test_how_products_are_computed_on_a_gpu_is_told(
+    report: FusionReport, products: tuple[str, ...], lines: list[str]
+) -> None:
+    told = replace(report, cascades=(replace(report.cascades[0], products=products), report.cascades[1]))
+    assert FusionReport.from_json(told.to_json()) == told
+    text = terminal.render(describe_report(told), details=True)
+    assert "  matrix products\n" + "".join(f"    {line}\n" for line in lines) in text
+    rounded = [line for line in summary_lines(told) if "TF32" in line]
+    assert rounded == ([f"1 kernel multiplies {lines[0]}"] if products == ("tf32",) else [])
+
+
+def test_a_kernel_without_products_says_nothing_of_them(report: FusionReport) -> None:
+    assert "matrix products" not in terminal.render(describe_report(report), details=True)
+
+
 SURVEYED = {"points": 1536, "candidates": 412, "excluded": {"over shared memory": 1024, "over registers": 100}}
 
 

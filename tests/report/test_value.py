@@ -29,7 +29,7 @@ def test_json_has_the_documented_shape(report: FusionReport) -> None:
     assert data["summary"] == {"cascades": 2, "fused": 1, "kinds": {"other": 1, "softmax": 1}}
     fused, missed = data["cascades"]
     keys = "id kind verdict reason onnx_nodes reductions derivation exactness strategy schedule traffic time error"
-    assert set(fused) == {*keys.split(), "boundaries", "choice", "resources"}
+    assert set(fused) == {*keys.split(), "boundaries", "choice", "resources", "products"}
     assert fused["reason"] is None and set(missed["reason"]) == {"code", "text", "witness"}
     assert {"name", "op", "axes", "map"} <= set(fused["reductions"][0])
     assert set(fused["time"]) == {"value_us", "how"}

@@ -71,7 +71,7 @@ class GpuBackend:
         for kernel in built.kernels:
             if kernel.resources.spills > SPILLED_BYTES:
                 raise Refused("spills", f"{kernel.name} doesn't fit the registers", str(kernel.resources))
-        return Kernel(program, built, _texts(built), dict(_resources(built)))
+        return Kernel(program, built, _texts(built), dict(_resources(built)), products=built.products)
 
     def find_products(self, module: IRModule, placements: Sequence[Placement], products: MakeProduct) -> None:
         """Those that the model holds once the fused kernels are in their places."""

@@ -81,7 +81,8 @@ class Builder:
             kernels = tuple(pool.map(lambda script: self._kernel(script, program, target.arch, tools), scripts))
         for kernel in kernels:
             _require(resource_problem(kernel, target))
-        return GpuProgram(program.name, program.inputs, program.outputs, program.workspaces, kernels)
+        products = tuple(sorted({product for script in scripts for product in script.products}))
+        return GpuProgram(program.name, program.inputs, program.outputs, program.workspaces, kernels, products)
 
     def _kernel(self, script: Script, program: TileProgram, arch: str, tools: Toolchain) -> GpuKernel:
         roles = _roles(program)

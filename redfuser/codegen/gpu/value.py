@@ -152,6 +152,7 @@ class GpuProgram:
         inputs, outputs: tensors in calling order.
         workspaces: device memory that the caller provides for the time of the call.
         kernels: in launch order.
+        products: what matrix products are computed in; see :class:`redfuser.codegen.gpu.emission.script.Script`.
     """
 
     name: str
@@ -159,6 +160,7 @@ class GpuProgram:
     outputs: tuple[Tensor, ...]
     workspaces: tuple[Tensor, ...]
     kernels: tuple[GpuKernel, ...]
+    products: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         workspaces = [f"  workspace {tensor}" for tensor in self.workspaces]

@@ -44,6 +44,7 @@ class Block:
         copied: what tensor a shared buffer that one statement reads is a copy of, by its name in the script.
         uses: in how many statements a tensor is read.
         tf32: names of what is declared as TF32.
+        multiplied: what matrix products are computed in: a type, or how those of float32 are.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Block:
         self.copied: dict[str, Tensor] = {}
         self.uses = _uses(phase)
         self.tf32: set[str] = set()
+        self.multiplied: set[str] = set()
         self.declarations: dict[str, tuple[str, str]] = {}
         self.shared: set[str] = set()
         self.sizes = {"fragment": 0, "shared": 0}

@@ -61,7 +61,8 @@ class _Kernel:
         text = f"{self._head(blocks, block)}{block.lines}"
         registers = block.sizes["fragment"] // (4 * self.threads)
         shared = block.sizes["shared"]
-        return Script(self.name, text, self.tensors, tuple(self.memory.values()), shared, registers, half)
+        names, products = tuple(self.memory.values()), tuple(sorted(block.multiplied))
+        return Script(self.name, text, self.tensors, names, shared, registers, half, products)
 
     def _head(self, blocks: Launch, block: Block) -> Lines:
         head = Lines()

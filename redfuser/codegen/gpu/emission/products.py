@@ -48,10 +48,12 @@ def write_contract(block: Block, statement: Contract, clear: bool) -> None:
     if rows not in axes_of(left) or columns not in axes_of(right):
         raise Refused("product", "a matrix product needs one axis of its result in each operand", statement)
     if target.tensor.dtype == "int32":
+        block.multiplied.add("int8")
         _integer_product(block, statement, _Side(left, rows), _Side(right, columns), clear)
         block.padding.forget(target.tensor)
         return
     dtype = product_dtype(block, left, right)
+    block.multiplied.add(block.fp32 if dtype == "float32" else dtype)
     if dtype == "float32" and block.fp32 != "tf32":
         first, second = _Side(left, rows), _Side(right, columns)
         (_split_product if block.fp32 == "3xtf32" else _plain_product)(block, statement, first, second, clear)

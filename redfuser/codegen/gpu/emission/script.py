@@ -28,6 +28,8 @@ class Script:
         registers: a thread's share of the values declared in registers.
         fast: whether results are in half precision, where a last place of float32 and numbers below its normal
             range don't show.
+        products: what matrix products are computed in, sorted: ``float16`` and the like on tensor cores, and of float32
+            ``tf32``, ``3xtf32`` or, without tensor cores, ``ieee``.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Script:
     shared_bytes: int = 0
     registers: int = 0
     fast: bool = False
+    products: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text

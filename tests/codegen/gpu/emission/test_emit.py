@@ -38,6 +38,7 @@ def test_products_of_float32_as_asked_for() -> None:
     tiles = program(Attention(dtype="float32").cascade(), i=64, j=64)
     products = {fp32: emit(tiles, fp32)[0].text.count("T.gemm(") for fp32 in FP32}
     assert products == {"tf32": 2, "3xtf32": 6, "ieee": 0}
+    assert {fp32: emit(tiles, fp32)[0].products for fp32 in FP32} == {fp32: (fp32,) for fp32 in FP32}
 
 
 def test_scores_of_float32_are_declared_for_groups_of_warps() -> None:
@@ -84,6 +85,7 @@ def _with_keys_crossed(cascade: Cascade) -> Cascade:
 def test_half_precision_is_multiplied_as_it_is() -> None:
     tiles = program(Attention().cascade(), i=64, j=64)
     assert emit(tiles, "ieee") == emit(tiles)
+    assert emit(tiles)[0].products == ("float16",)
 
 
 def test_integers_are_summed_as_integers() -> None:
