@@ -54,7 +54,7 @@ def generate(program: TileProgram, target: CpuTarget, packed: Collection[Tensor]
     arrays = {tensor: _view(builder, array) for tensor, array in declared.items()}
     bytes_ = _byte_products(builder, products, arrays, machine, packed) if products else None
     for phase in program.phases:
-        past = uncached(phase, program, machine)
+        past = uncached(phase, program.phases, program.outputs, machine)
         PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays, bytes_, past).write()
     attributes = {"global_symbol": program.name, "s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
     arguments = [*(declared[tensor] for tensor in parameters), *builder.parameters]

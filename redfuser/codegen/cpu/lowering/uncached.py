@@ -7,7 +7,7 @@ last-level cache is left there for its reader.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 from redfuser.codegen.cpu.machine import Machine
@@ -17,24 +17,28 @@ from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Tensor, index, loads, op
 from redfuser.extents import is_symbolic
 from redfuser.indexing import Linear, linear
-from redfuser.tile.ir import Phase, Statement, Store, Stream, TileProgram
+from redfuser.tile.ir import Phase, Statement, Store, Stream
 
 
-def uncached(phase: Phase, program: TileProgram, machine: Machine) -> frozenset[Tensor]:
+def uncached(phase: Phase, phases: Sequence[Phase], outputs: Collection[Tensor], machine: Machine) -> frozenset[Tensor]:
     """The outputs a phase writes that are larger than the last-level cache, written once, line by line, and not read.
 
     Only whole vectors are stored so: see :meth:`redfuser.codegen.cpu.values.access.Access.put_in_memory`.
+
+    Args:
+        phases: all of the kernel.
+        outputs: of the kernel.
     """
     if not machine.has_nontemporal:
         return frozenset()
-    everywhere = [s for each in program.phases for s in _flat(each.body)]
+    everywhere = [s for each in phases for s in _flat(each.body)]
     read = {node.tensor for s in everywhere for value in _values(s) for node in loads(value)}
     written = Counter(s.tensor for s in everywhere if isinstance(s, Store))
     return frozenset(
         s.tensor
         for s in _flat(phase.body)
         if isinstance(s, Store)
-        and s.tensor in program.outputs
+        and s.tensor in outputs
         and written[s.tensor] == 1
         and s.tensor not in read
         and storable(in_memory(s.tensor.dtype), machine.lanes)

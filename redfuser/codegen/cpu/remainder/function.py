@@ -106,8 +106,10 @@ def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[
         else:
             packing = None
     kernel = Kernel(Machine.of(target), parameters, workspaces, dims)
-    for group in groups:
-        kernel.write_phase(make_phase(group))
+    # A product reads what comes before it.
+    kernel.write_phases(
+        [make_phase(group) for group in groups], [flat(t) for t in parameters] if product is None else ()
+    )
     if integer is not None:
         write_byte_product(kernel, integer, target, factor is not None)
     elif product is not None:

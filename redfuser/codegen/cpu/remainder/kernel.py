@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tvm import tirx
 
 from redfuser.codegen.cpu.lowering.phases import PhaseWriter
 from redfuser.codegen.cpu.lowering.region import Region, Span
+from redfuser.codegen.cpu.lowering.uncached import uncached
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.values.access import Access
@@ -64,9 +65,15 @@ class Kernel:
         self.arrays[tensor] = self.builder.allocate(name, size, dtype)
         return tensor
 
-    def write_phase(self, phase: Phase) -> None:
-        """Write a phase of a tile program over flat tensors."""
-        PhaseWriter(phase, "", self.builder, self.machine, self.arrays).write()
+    def write_phases(self, phases: Sequence[Phase], outputs: Collection[Tensor] = ()) -> None:
+        """Write phases of a tile program over flat tensors.
+
+        Args:
+            outputs: flat tensors that nothing reads which is written besides.
+        """
+        for phase in phases:
+            past = uncached(phase, phases, outputs, self.machine)
+            PhaseWriter(phase, "", self.builder, self.machine, self.arrays, uncached=past).write()
 
     def finish(self) -> tirx.PrimFunc:
         """The PrimFunc, scheduled."""

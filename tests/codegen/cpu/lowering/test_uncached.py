@@ -27,7 +27,7 @@ def store(tensor: Tensor = Y, row: Axis = ROWS, along: Axis = LENGTH, value: Exp
 def found(wanted: TileProgram, device: str = "cpu-avx2", l3_kb: int = 1) -> set[str]:
     """Names of what the first phase writes past the caches."""
     machine = Machine.of(replace(target(device), l3_kb=l3_kb))
-    return {tensor.name for tensor in uncached(wanted.phases[0], wanted, machine)}
+    return {tensor.name for tensor in uncached(wanted.phases[0], wanted.phases, wanted.outputs, machine)}
 
 
 def of_shape(rows: Extent, length: int) -> TileProgram:

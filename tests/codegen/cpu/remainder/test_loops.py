@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -209,16 +210,36 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relax.Var], relax.Expr], Calla
 }
 
 
+@pytest.mark.parametrize("last_level", [32768, 0], ids=["cached", "uncached"])
 @pytest.mark.parametrize("name", CASES)
-def test_numbers(name: str, target: CpuTarget) -> None:
+def test_numbers(name: str, last_level: int, target: CpuTarget) -> None:
     shape, body, expected = CASES[name]
     x = relax.Var("x", R.Tensor(shape, "float32"))
-    assembly = assemble(legalised([x], lambda: body(x)), [], target)
+    assembly = assemble(legalised([x], lambda: body(x)), [], replace(target, l3_kb=last_level))
     assert "default" not in assembly.statistics()
     value = np.random.default_rng(1).standard_normal(shape, dtype="float32")
     result = run(assembly, value)
     assert result.dtype == expected(value).dtype
     np.testing.assert_allclose(result, expected(value), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("body", [relax.op.exp, lambda x: relax.op.permute_dims(x, [1, 0])], ids=["exp", "transpose"])
+def test_a_result_larger_than_the_last_level_cache_is_written_past_it(
+    body: Callable[[relax.Var], relax.Expr], target: CpuTarget
+) -> None:
+    x = relax.Var("x", R.Tensor((64, 128), "float32"))
+    module = legalised([x], lambda: body(x))
+    for last_level, wanted in ((31, True), (32, False)):
+        text = str(assemble(module, [], replace(target, l3_kb=last_level)))
+        assert ("nontemporal" in text) == ("sfence" in text) == (wanted and target.has_nontemporal)
+
+
+def test_a_product_is_summed_up_in_cache(target: CpuTarget) -> None:
+    x = relax.Var("x", R.Tensor((64, 128), "float32"))
+    module = legalised([x], lambda: relax.op.matmul(relax.op.exp(x), relax.op.permute_dims(relax.op.exp(x), [1, 0])))
+    assembly = assemble(module, [], replace(target, l3_kb=0))
+    product = next(name for name, kind in assembly.schedules.items() if kind == "product")
+    assert "nontemporal" not in assembly.module[product].script()
 
 
 @pytest.mark.parametrize("groups, stride", [(1, 1), (1, 2), (4, 1)], ids=["plain", "strided", "depthwise"])
