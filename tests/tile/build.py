@@ -195,6 +195,11 @@ class Rows:
         total = self.reduction("s", "sum", rounded)
         return self.cascade("quant_0", (largest, total), rounded, total.value)
 
+    def absmax_scaled(self) -> Cascade:
+        """Each element by the row's largest magnitude."""
+        largest = self.reduction("m", "max", op("abs", self.x))
+        return self.cascade("norm_0", (largest,), op("div", self.x, largest.value))
+
     def two_softmaxes(self) -> Cascade:
         """Two independent cascades over one axis, and a value of both."""
         m, t, _ = self.softmax_parts()

@@ -26,6 +26,7 @@ from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.loops import Loops
 from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, make_nest, merge_products
+from redfuser.codegen.cpu.lowering.normal import never_subnormal
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch, plan_prefetches
 from redfuser.codegen.cpu.lowering.region import Region, Span, whole
 from redfuser.codegen.cpu.lowering.staging import Staging, axes_of_phase
@@ -93,7 +94,8 @@ class PhaseWriter:
         with self.builder.loop("block", count, "parallel" if count > 1 else "serial", known) as block:
             arrays = {**self.arrays, **self._allocate()}
             access = Access(self.builder, self.layouts, arrays, self.uncached)
-            translator = Translator(self.builder, self.machine, access, never_positive(self.staged))
+            below, normal = never_positive(self.staged), never_subnormal(self.staged)
+            translator = Translator(self.builder, self.machine, access, below, normal)
             self.translator = translator
             leaves = Leaves(self.builder, translator, self.machine.lanes)
             self.loops = Loops(leaves, self.layouts, self.machine, self.bytes_)

@@ -17,7 +17,7 @@ from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value
 from redfuser.codegen.cpu.values.types import computed
 from redfuser.codegen.cpu.values.vectors import intrinsic, level, like, multiply_add, shuffle, typed
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, axes_of, substitute
+from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Tensor, axes_of, substitute
 from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
 from redfuser.operators import UNARY
@@ -31,6 +31,9 @@ Visit = Callable[[Expr], "PrimExpr"]
 #: comparison -> the one that holds exactly where it doesn't, NaN aside
 COMPLEMENT = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
+#: Of float32.
+_LEAST_NORMAL = 2.0**-126
+
 
 class Translator:
     """Writes the value of an expression; what occurs in it several times is named and computed once.
@@ -43,12 +46,18 @@ class Translator:
         machine: decides between instructions.
         access: where values are read from.
         below: arguments of exponentials that are never positive.
+        normal: buffers that hold no subnormal numbers.
     """
 
     def __init__(
-        self, builder: Builder, machine: Machine, access: Access, below: frozenset[Expr] = frozenset()
+        self,
+        builder: Builder,
+        machine: Machine,
+        access: Access,
+        below: frozenset[Expr] = frozenset(),
+        normal: frozenset[Tensor] = frozenset(),
     ) -> None:
-        self.below = below
+        self.below, self.normal = below, normal
         self.builder = builder
         self.access = access
         self.machine = machine
@@ -93,7 +102,8 @@ class Translator:
         if node.name == "pow":
             return self._power(node, visit)
         if node.name == "div" and node.dtype == "float32" and axes_of(node.args[1]) < axes_of(node.args[0]):
-            return self._quotient(*map(visit, node.args))
+            x, y = map(visit, node.args)
+            return self._quotient(x, y, isinstance(node.args[1], Load) and node.args[1].tensor in self.normal)
         arguments = level(*map(visit, node.args))
         if node.name == "sub":
             arguments = tuple(rounded_product(*pair) for pair in zip(node.args, arguments, strict=True))
@@ -153,17 +163,26 @@ class Translator:
         byte = value.astype(typed("int8", value))
         return Select(value, like(0, byte), like(1, byte)) > like(0, byte)
 
-    def _quotient(self, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    def _quotient(self, x: PrimExpr, y: PrimExpr, normal: bool) -> PrimExpr:
         """``x / y`` where many ``x`` share one ``y``: times its reciprocal, which is computed once, then corrected.
 
         The correction makes it the correctly rounded quotient (Markstein 1990). Where it has no value, the
         plain product is right: an infinity, a zero, or NaN.
+
+        Args:
+            normal: whether ``y`` is known not to be subnormal. The reciprocal of one that is may be infinite, so
+                both are made larger first, which is exact.
         """
         from tvm.tirx import Select, isnan
 
         if lanes_of(x) == 1:
             return x / y
         x, y = self.builder.bind("x", x), self.builder.bind("y", y)
+        if not normal:
+            small = self.functions.apply("abs", y) < like(_LEAST_NORMAL, y)
+            factor = self.builder.bind("factor", Select(small, like(2.0**64, y), like(1, y)))
+            y = self.builder.bind("y", y * factor)
+            x = self.builder.bind("x", operator("mul", *level(x, factor)))
         inverse = self.builder.bind("inverse", like(1, y) / y)
         x, y, inverse = level(x, y, inverse)
         estimate = self.builder.bind("estimate", x * inverse)
