@@ -43,7 +43,7 @@ def double_operators() -> list[type]:
                         k,
                         v,
                         *optional,
-                        scale=scale,
+                        scale=None if scale is None else float(scale),  # its root is taken in the type it has
                         is_causal=is_causal,
                         q_num_heads=q_num_heads,
                         kv_num_heads=kv_num_heads,

@@ -217,3 +217,12 @@ def test_softmax_and_its_kin_flattened_their_input_once(operator: str) -> None:
     flat = x.reshape(2, 12)
     new = run_float64(single(operator, {"x": flat}, axis=1), {"x": flat})["y0"]
     assert np.array_equal(old, new.reshape(x.shape))
+
+
+@pytest.mark.parametrize("scale", [0.3, 2.0])
+def test_scores_of_attention_are_scaled_in_double(scale: float) -> None:
+    q = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+    model = single("Attention", {"q": q, "k": q, "v": q}, outputs=4, opset=23, scale=scale)
+    wide = q.astype(np.float64)
+    scores = np.float64(np.float32(scale)) * (wide @ wide.transpose(0, 1, 3, 2))
+    np.testing.assert_allclose(run_float64(model, {"q": q, "k": q, "v": q})["y3"], scores, rtol=1e-12)
