@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from redfuser.frontend.model import opset_of
@@ -47,9 +48,14 @@ def expand(node: NodeProto, values: GraphValues, proto: ModelProto, fresh: Fresh
         return None
     if nodes is None or any(each.op_type == node.op_type and each.domain == node.domain for each in nodes):
         return None
+    rename_inner(nodes, node, fresh)
+    return nodes
+
+
+def rename_inner(nodes: Sequence[NodeProto], node: NodeProto, fresh: FreshNames) -> None:
+    """Give what the nodes that define ``node`` compute on the way names of its own, which the graph hasn't."""
     inner = dict.fromkeys(name for each in nodes for name in each.output if name and name not in node.output)
     rename_defined(nodes, {name: fresh.take(f"{node.name}/{name.removeprefix(f'{node.name}/')}") for name in inner})
-    return nodes
 
 
 def _inlined(node: NodeProto, values: GraphValues, proto: ModelProto) -> list[NodeProto] | None:

@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import take_branch
 from redfuser.frontend.normalising.copies import copies_input
-from redfuser.frontend.normalising.expansion import expand
+from redfuser.frontend.normalising.deprecated import define_withdrawn, is_withdrawn
+from redfuser.frontend.normalising.expansion import expand, rename_inner
 from redfuser.frontend.normalising.names import FreshNames, rename_reads
 from redfuser.frontend.normalising.values import GraphValues
 
@@ -80,6 +82,11 @@ class _Folder:
                 tensors, nodes = take_branch(node, bool(self.values.array(node.input[0]).all()), self.fresh)
                 for tensor in tensors:
                     self._add_constant(tensor)
+                pending += nodes[::-1]
+                continue
+            if is_withdrawn(node, opset_of(self.proto)):
+                nodes = define_withdrawn(node, self.values.types.__getitem__, opset_of(self.proto))
+                rename_inner(nodes, node, self.fresh)
                 pending += nodes[::-1]
                 continue
             self.values.infer(node)

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, OnnxModel, opset_of
+from redfuser.frontend.normalising.deprecated import is_withdrawn
 from redfuser.frontend.reading.external import load_external_data
 from redfuser.frontend.reading.walk import count_nodes, graphs_of, nodes_of, tensors_of
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from onnx import ModelProto
+
+#: The domain of operators that ONNX has withdrawn, for its checker.
+WITHDRAWN = "redfuser.withdrawn"
 
 
 def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
@@ -114,6 +118,7 @@ def _check_validity(path: Path, proto: ModelProto) -> None:
 def _without_weights(proto: ModelProto) -> ModelProto:
     """A copy with large initializers emptied: the checker serialises what it checks, and stops at 2 GiB.
 
+    Operators that ONNX has withdrawn are hidden in it.
     Inputs and outputs have a shape in it: the checker wants one, though ONNX lets it be unknown.
     """
     import onnx
@@ -125,10 +130,20 @@ def _without_weights(proto: ModelProto) -> ModelProto:
         large = tensor.ByteSize() > MIB and tensor.HasField("raw_data")
         empty = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
         copy.graph.initializer.append(empty if large else tensor)
+    _hide_withdrawn(copy)
     for value in [*copy.graph.input, *copy.graph.output]:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.shape.SetInParent()
     return copy
+
+
+def _hide_withdrawn(proto: ModelProto) -> None:
+    """Call what ONNX has withdrawn operators of a domain that the checker doesn't know, and lets pass."""
+    hidden = [n for graph in graphs_of(proto) for n in graph.node if is_withdrawn(n, opset_of(proto))]
+    for node in hidden:
+        node.domain = WITHDRAWN
+    if hidden:
+        proto.opset_import.add(domain=WITHDRAWN, version=1)
 
 
 def _copy_fields(source: Message, target: Message, but: str) -> None:

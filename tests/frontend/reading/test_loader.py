@@ -66,6 +66,18 @@ def test_functions_may_rely_on_another_operator_set(tmp_path: Path, own: int, in
         load_model(save(tmp_path, proto))
 
 
+def test_takes_group_norms_that_onnx_has_withdrawn(tmp_path: Path) -> None:
+    proto = single("Relu", {"x": np.zeros((2, 6, 4), np.float32)})
+    weights = [numpy_helper.from_array(np.ones(3, np.float32), name) for name in ("s", "b")]
+    proto.graph.initializer.extend(weights)
+    proto.graph.node[0].CopyFrom(helper.make_node("GroupNormalization", ["x", "s", "b"], ["y0"], num_groups=3))
+    loaded = load_model(save(tmp_path, proto)).proto
+    assert [node.domain for node in loaded.graph.node] == [""] and len(loaded.opset_import) == 1
+    proto.graph.node[0].op_type = "Scatter"  # withdrawn too, and in no model of this operator set
+    with pytest.raises(ModelError, match="deprecated"):
+        load_model(save(tmp_path, proto))
+
+
 def test_refuses_what_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(ModelError, match="No such file"):
