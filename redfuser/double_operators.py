@@ -36,13 +36,18 @@ def double_operators() -> list[type]:
             left_window_size: int = -1,
             right_window_size: int = -1,
         ) -> tuple[Array, ...]:
+            mask, *rest = optional or (None,)
+            if mask is not None and mask.shape[-2] == 1:  # the reference takes its rows for the queries
+                mask = np.broadcast_to(mask, (*mask.shape[:-2], q.shape[-2], mask.shape[-1]))
+
             def attend(softcap: float) -> tuple[Array, ...]:
                 return tuple(
                     _compute_attention(
                         q,
                         k,
                         v,
-                        *optional,
+                        mask,
+                        *rest,
                         scale=None if scale is None else float(scale),  # its root is taken in the type it has
                         is_causal=is_causal,
                         q_num_heads=q_num_heads,

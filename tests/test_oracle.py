@@ -226,3 +226,13 @@ def test_scores_of_attention_are_scaled_in_double(scale: float) -> None:
     wide = q.astype(np.float64)
     scores = np.float64(np.float32(scale)) * (wide @ wide.transpose(0, 1, 3, 2))
     np.testing.assert_allclose(run_float64(model, {"q": q, "k": q, "v": q})["y3"], scores, rtol=1e-12)
+
+
+def test_a_mask_for_all_queries_hides_later_keys_too_where_attention_is_causal() -> None:
+    q = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+    feeds = {"q": q, "k": q, "v": q, "mask": np.array([[0.5, 0, 1]], np.float32)}
+    wide = q.astype(np.float64)
+    scores = wide @ wide.transpose(0, 1, 3, 2) / 2 + feeds["mask"] + np.triu(np.full((3, 3), -np.inf), 1)
+    weights = np.exp(scores)
+    results = run_float64(single("Attention", feeds, opset=23, is_causal=1), feeds)
+    np.testing.assert_allclose(results["y0"], weights / weights.sum(-1, keepdims=True) @ wide, rtol=1e-12)
