@@ -9,13 +9,10 @@ narrower tiles, down to single points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from redfuser.binding import dims_in
 from redfuser.codegen.cpu.bytes.panels import COLUMNS
@@ -24,6 +21,7 @@ from redfuser.codegen.cpu.lowering.below import never_positive
 from redfuser.codegen.cpu.lowering.centres import split_centres
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
+from redfuser.codegen.cpu.lowering.lengths import narrower, stream_lengths
 from redfuser.codegen.cpu.lowering.loops import Loops
 from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, make_nest, merge_products
 from redfuser.codegen.cpu.lowering.normal import never_subnormal
@@ -36,14 +34,16 @@ from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.codegen.cpu.values.nontemporal import fenced
-from redfuser.evaluate import evaluate, open_mesh
-from redfuser.expr import Axis, Const, Expr, Op, Tensor, axes_of, axis, index, loads, op, substitute
+from redfuser.expr import Axis, Const, Expr, Tensor, index, loads, op, substitute
 from redfuser.extents import is_symbolic, least, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Phase, Statement, Store, Stream, Tile
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
+
+#: With more remainders than this, a stream goes through them point by point instead.
+MOST_REMAINDERS = 3
 
 
 @dataclass
@@ -283,44 +283,8 @@ def _beside(ahead: Sequence[Nest], nests: Sequence[Nest]) -> list[Nest]:
     return [*nests[:place], *ahead, *nests[place:]]
 
 
-def narrower(width: int, lanes: int) -> Iterator[int]:
-    """Widths to go through what is left with: quarters, whole vectors, points."""
-    while width > lanes:
-        yield width
-        width = max(width // 4, lanes)
-    if width > 1:
-        yield width
-    yield 1
-
-
 def _product(counts: Iterable[Expr]) -> Expr:
     total: Expr = index(1)
     for count in counts:
         total = op("mul", total, count)
     return linear(total).expr()
-
-
-#: With more remainders than this, a stream goes through them point by point instead.
-MOST_REMAINDERS = 3
-
-
-def stream_lengths(stream: Stream) -> set[int]:
-    """How many points a stream may run over, for all values of the axes that its bounds use.
-
-    Positions read from memory are taken at both ends of the axis: bounds made of them are whole tiles, or the end.
-    """
-    lengths = set()
-    for start, stop in product(_alternatives(stream.start, stream.axis), _alternatives(stream.stop, stream.axis)):
-        mesh = open_mesh(sorted(axes_of(start) | axes_of(stop), key=lambda a: a.name))
-        length = evaluate(op("max", op("sub", stop, start), index(0)), {}, mesh)
-        lengths |= set(np.unique(length).tolist())
-    return lengths or {0}
-
-
-def _alternatives(bound: Expr, along: Axis) -> list[Expr]:
-    """What a bound may be, whatever its conditions and positions in memory turn out to be."""
-    if isinstance(bound, Op) and bound.name == "select":
-        return [choice for branch in bound.args[1:] for choice in _alternatives(branch, along)]
-    last = index(max(along.extent - 1, 0))
-    ends = {node: op("mul", axis(f"end.{node}", 2), last) for node in loads(bound)}
-    return [substitute(bound, ends)]

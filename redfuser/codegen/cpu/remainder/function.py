@@ -12,15 +12,15 @@ import tvm
 from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.flat import flat
-from redfuser.codegen.cpu.remainder.gemm import write_product
 from redfuser.codegen.cpu.remainder.groups import make_groups
-from redfuser.codegen.cpu.remainder.integer import BytePacking, recognise_bytes, write_byte_product
 from redfuser.codegen.cpu.remainder.kernel import Kernel
-from redfuser.codegen.cpu.remainder.packing import Packing, plan_packing, repays
-from redfuser.codegen.cpu.remainder.paired import PAIR, multiplies_pairs
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
+from redfuser.codegen.cpu.remainder.products.gemm import write_product
+from redfuser.codegen.cpu.remainder.products.integer import BytePacking, recognise_bytes, write_byte_product
+from redfuser.codegen.cpu.remainder.products.packing import Packing, plan_packing, repays
+from redfuser.codegen.cpu.remainder.products.paired import PAIR, multiplies_pairs
+from redfuser.codegen.cpu.remainder.products.tiling import choose_tiling
 from redfuser.codegen.cpu.remainder.programs import make_phase
-from redfuser.codegen.cpu.remainder.tiling import choose_tiling
 from redfuser.codegen.refusal import FAILURES
 from redfuser.expr import loads
 from redfuser.extents import Dim, Extent, dims_of

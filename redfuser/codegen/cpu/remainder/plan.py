@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.reading.tir import Fragment
-from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
 from redfuser.codegen.cpu.remainder.groups import Group, make_groups
 from redfuser.codegen.cpu.remainder.inlining import inline
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction, recognise
 from redfuser.expr import Tensor, loads
 from redfuser.extents import most
 

@@ -11,8 +11,8 @@ import pytest
 import redfuser as library
 from models.builder import Builder, weights
 from redfuser.artifact.load import LoadedModel
-from redfuser.codegen.cpu.remainder.heights import height_ranges
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.products.heights import height_ranges
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.extents import Dim, size_of
 from redfuser.oracle import run_onnxruntime
 from redfuser.signature import DimRange

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.remainder.packing import Packing
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.products.packing import Packing
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, index, op

@@ -13,9 +13,9 @@ from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.pack import write_packing
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
 from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
-from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, index, op, substitute
 from redfuser.extents import is_symbolic
 from redfuser.indexing import linear

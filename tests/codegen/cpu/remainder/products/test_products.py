@@ -16,10 +16,10 @@ from tvm.script import relax as R
 from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.module import assemble
-from redfuser.codegen.cpu.remainder.contraction import Contraction, recognise
 from redfuser.codegen.cpu.remainder.function import schedule_function
-from redfuser.codegen.cpu.remainder.packing import plan_packing
-from redfuser.codegen.cpu.remainder.tiling import Tiling, choose_tiling
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction, recognise
+from redfuser.codegen.cpu.remainder.products.packing import plan_packing
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling, choose_tiling
 from redfuser.expr import Expr, Tensor, axis, index, load, op
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import legalised, run

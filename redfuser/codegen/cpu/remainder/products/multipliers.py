@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from redfuser.codegen.cpu.lowering.region import Region, whole
-from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.kernel import Kernel
-from redfuser.codegen.cpu.remainder.packing import Packing
-from redfuser.codegen.cpu.remainder.paired import LANES, PAIR, add_pairs, stored_bfloat16
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.packing import Packing
+from redfuser.codegen.cpu.remainder.products.paired import LANES, PAIR, add_pairs, stored_bfloat16
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.expr import Expr, Tensor, axis, cast, index, load, op, substitute
 from redfuser.indexing import linear

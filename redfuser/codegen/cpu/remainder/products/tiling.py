@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.remainder.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import axis
 from redfuser.extents import is_symbolic, most

@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 
 from redfuser.cascade.graph import Definition
-from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.flat import stride
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, axis, index, loads, op
 from redfuser.extents import most

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redfuser.codegen.cpu.remainder.tiling import Tiling, cycles
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling, cycles
 from redfuser.extents import Extent, least, most
 
 #: Up to so many of the highest register tiles, a lower one may waste less on a number of rows.

@@ -22,8 +22,8 @@ from redfuser.api import compile_to_folder
 from redfuser.artifact.load import load
 from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.function import schedule_function
-from redfuser.codegen.cpu.remainder.packing import Packing
-from redfuser.codegen.cpu.remainder.paired import NAME
+from redfuser.codegen.cpu.remainder.products.packing import Packing
+from redfuser.codegen.cpu.remainder.products.paired import NAME
 from redfuser.host import CPUINFO, missing_features, read_flags
 from redfuser.options import CompileOptions, Silent
 from redfuser.signature import DimRange

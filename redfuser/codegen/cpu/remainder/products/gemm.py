@@ -12,13 +12,13 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.remainder.ahead import Progress, bring_panel
-from redfuser.codegen.cpu.remainder.contraction import Contraction
-from redfuser.codegen.cpu.remainder.heights import height_ranges
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
-from redfuser.codegen.cpu.remainder.multipliers import multiplier_of
-from redfuser.codegen.cpu.remainder.packing import Packing
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.products.ahead import Progress, bring_panel
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.heights import height_ranges
+from redfuser.codegen.cpu.remainder.products.multipliers import multiplier_of
+from redfuser.codegen.cpu.remainder.products.packing import Packing
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.expr import Axis, Expr, Op, Tensor, index, op, walk
 from redfuser.extents import is_symbolic, most

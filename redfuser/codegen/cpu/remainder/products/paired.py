@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.remainder.contraction import Contraction
 from redfuser.codegen.cpu.remainder.flat import stride
-from redfuser.codegen.cpu.remainder.tiling import Tiling
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import Axis, Expr, Load, Op
 from redfuser.extents import is_symbolic

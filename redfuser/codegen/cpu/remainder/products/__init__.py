@@ -1,0 +1,1 @@
+"""Matrix products: which contractions are some, how they are cut up and packed, and their loops."""
