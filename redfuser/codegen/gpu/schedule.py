@@ -83,7 +83,12 @@ def _segments(cascade: Cascade, incremental: bool, blocks: int, target: GpuTarge
         return 1
     longest = power_of_two(max((r.rank.extent for r in cascade.reductions if r.rank is not None), default=1))
     most = min(cascade.axis.extent // SHORTEST_SEGMENT, MOST_CANDIDATES // longest)
-    return max(min(2 * target.multiprocessors // max(blocks, 1), most), 1)
+    return _even(max(min(2 * target.multiprocessors // max(blocks, 1), most), 1), cascade.axis.extent)
+
+
+def _even(segments: int, extent: int) -> int:
+    """Somewhat fewer segments, if they have equal lengths then: what guards ragged ones takes registers."""
+    return next((n for n in range(segments, segments // 2, -1) if extent % n == 0), segments)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,21 @@ def test_lists_of_segments_fit_one_block(places: int) -> None:
     assert schedule.segments > 1 and schedule.segments * places <= MOST_CANDIDATES
 
 
+@pytest.mark.parametrize(
+    ("keys", "target", "segments"),
+    [
+        (4096, "a10", 8),  # twelve would give each of 72 multiprocessors two blocks, and be ragged
+        (4096, "h800", 16),
+        (4104, "a10", 12),
+        (4097, "a10", 12),  # 17 × 241: as ragged as it is
+    ],
+)
+def test_segments_have_equal_lengths_where_they_can(keys: int, target: str, segments: int) -> None:
+    cascade = Attention("float32", heads=12, q_len=1, kv_len=keys, dim=64).cascade()
+    [schedule, *_] = candidates(cascade, derive(cascade), gpu(target))
+    assert (schedule.strategy, schedule.segments) == ("multi-segment", segments)
+
+
 @pytest.mark.parametrize("target", ["a10", "a100-80g", "h800"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_some_schedule_of_latent_attention_fits_shared_memory(dtype: str, target: str) -> None:
