@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Expr, Op, axes_of, walk
+from redfuser.expr import Expr, Load, Op, axes_of, loads, walk
 
 KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "logsumexp", "other")
 
@@ -29,9 +29,17 @@ def classify(cascade: Cascade) -> str:
 
 
 def _weighs(reduction: Reduction) -> bool:
-    """Whether it sums something weighted by exponentials: attention pooling, and one column of values."""
-    factors = [node for node in walk(reduction.map) if isinstance(node, Op) and node.name == "mul"]
-    return reduction.combiner == "sum" and any(_has(f.args[0], "exp") != _has(f.args[1], "exp") for f in factors)
+    """Whether it sums a tensor weighted by exponentials of others: attention pooling, one column of values."""
+    products = [node.args for node in walk(reduction.map) if isinstance(node, Op) and node.name == "mul"]
+    pairs = [pair for a, b in products for pair in ((a, b), (b, a)) if _has(pair[0], "exp")]
+    return reduction.combiner == "sum" and any(_is_apart(value, weight) for weight, value in pairs)
+
+
+def _is_apart(value: Expr, weight: Expr) -> bool:
+    """Whether a value is an element of a tensor that its weight isn't made of: of an entropy it is."""
+    while isinstance(value, Op) and value.name == "cast":
+        value = value.args[0]
+    return isinstance(value, Load) and value.tensor not in {node.tensor for node in loads(weight)}
 
 
 def _own_axes(cascade: Cascade, reduction: Reduction) -> bool:

@@ -28,6 +28,14 @@ def temperature() -> Cascade:
     return build.build()
 
 
+def entropy() -> Cascade:
+    """What is weighted is made of the scores themselves."""
+    build = Builder()
+    _, total, weight = softmax(build, score())
+    build.reduce("h", "sum", op("mul", op("div", weight, total), score()))
+    return build.build()
+
+
 def routing() -> Cascade:
     build = Builder()
     maximum = build.reduce("m", "max", score())
@@ -42,6 +50,7 @@ def routing() -> Cascade:
         (attention, "attention"),
         (pooling, "attention"),
         (temperature, "logsumexp"),
+        (entropy, "logsumexp"),
         (Rows().softmax, "softmax"),
         (Rows().logsumexp, "logsumexp"),
         (Rows().layer_norm, "norm"),
