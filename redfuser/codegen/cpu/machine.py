@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule
 
+#: What a cache reads and writes at once.
+LINE_BYTES = 64
+
 
 @dataclass(frozen=True)
 class Machine:

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 
+from redfuser.codegen.cpu.build import runs_here
 from redfuser.codegen.cpu.module import Assembly
+from redfuser.targets import CpuTarget, load_target
+
+
+def able(target: str | CpuTarget) -> CpuTarget:
+    """A target, by its name or itself; the test is skipped where this processor can't run code for it."""
+    found = load_target(target) if isinstance(target, str) else target
+    assert isinstance(found, CpuTarget)
+    if not runs_here(found):
+        pytest.skip(f"this processor can't run code for {found}")
+    return found
 
 
 def legalised(params: Sequence[relax.Var], body: Callable[[], relax.Expr]) -> tvm.IRModule:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
-from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.values.nontemporal import LINE_BYTES, storable
+from redfuser.codegen.cpu.machine import LINE_BYTES, Machine
+from redfuser.codegen.cpu.values.nontemporal import storable
 from redfuser.codegen.cpu.values.types import in_memory
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Tensor, index, loads, op

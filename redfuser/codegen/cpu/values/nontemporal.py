@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from redfuser.codegen.cpu.machine import LINE_BYTES
 from redfuser.codegen.cpu.values.builder import Builder, lanes_of, scalar_dtype
 from redfuser.evaluate import numpy_dtype
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer, PrimExpr, Stmt
-
-#: What a cache reads and writes at once. The runtime allocates results, and they begin at multiples of it.
-LINE_BYTES = 64
 
 #: The narrowest vector that x86-64 has such a store of.
 LEAST_BYTES = 16
@@ -26,7 +24,7 @@ WITHOUT = ("bool", "float16")
 
 
 def storable(dtype: str, lanes: int) -> bool:
-    """Whether there is such a store of a vector; it must begin at a multiple of its size or of :data:`LINE_BYTES`."""
+    """Whether there is such a store of a vector; it begins at a multiple of its size, or at a line as results do."""
     size = lanes * numpy_dtype(dtype).itemsize
     return dtype not in WITHOUT and size >= LEAST_BYTES and size & (size - 1) == 0
 

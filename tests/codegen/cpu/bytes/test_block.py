@@ -9,7 +9,6 @@ import pytest
 import tvm
 from tvm import tirx
 
-from redfuser.codegen.cpu.build import runs_here
 from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix
 from redfuser.codegen.cpu.bytes.pack import write_packing
@@ -18,16 +17,9 @@ from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import index
 from redfuser.targets import CpuTarget, load_target
+from tests.codegen.cpu.build import able
 
 SIGNS = tuple(itertools.product(("int8", "uint8"), repeat=2))
-
-
-def able(name: str) -> CpuTarget:
-    target = load_target(name)
-    assert isinstance(target, CpuTarget)
-    if not runs_here(target):
-        pytest.skip(f"this processor can't run code for {name}")
-    return target
 
 
 def vnni() -> CpuTarget:

@@ -10,22 +10,14 @@ import tvm
 
 from redfuser.algebra import derive
 from redfuser.codegen.cpu import compile_kernel, generate
-from redfuser.codegen.cpu.build import runs_here
 from redfuser.codegen.cpu.bytes.products import packable, products_of, take_out
-from redfuser.targets import CpuTarget, load_target
+from redfuser.targets import CpuTarget
 from redfuser.tile import build, default_schedule
 from redfuser.tile.ir import TileProgram
+from tests.codegen.cpu.build import able
 from tests.tile.build import quantised_product
 
 SHAPES = [(1, 64, 16), (7, 100, 40), (37, 130, 50), (300, 64, 160), (700, 64, 80), (40, 4160, 48), (19, 4200, 112)]
-
-
-def cpu(name: str) -> CpuTarget:
-    target = load_target(name)
-    assert isinstance(target, CpuTarget)
-    if not runs_here(target):
-        pytest.skip(f"this machine can't run code for {name}")
-    return target
 
 
 def program_for(rows: int, depth: int, columns: int, target: CpuTarget) -> TileProgram:
@@ -48,7 +40,7 @@ def expected(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["cpu", "cpu-avx512", "cpu-avx2", "cpu-x86-64"])
 def test_every_processor_gives_the_same_numbers(name: str, shape: tuple[int, int, int]) -> None:
-    target = cpu(name)
+    target = able(name)
     program, (x, w) = program_for(*shape, target), data(*shape)
     # A single row is no matrix.
     assert bool(products_of(take_out(program))) == (target.multiplies_bytes and shape[0] > 1)
@@ -57,7 +49,7 @@ def test_every_processor_gives_the_same_numbers(name: str, shape: tuple[int, int
 
 
 def test_a_kernel_takes_a_packed_weight() -> None:
-    target, shape = cpu("cpu-avx512"), (20, 70, 96)
+    target, shape = able("cpu-avx512"), (20, 70, 96)
     program, (x, w) = program_for(*shape, target), data(*shape)
     ((tensor, panels),) = packable(program).items()
     kernel = compile_kernel(generate(replace(program, name="packed"), target, {tensor}), target)
@@ -67,6 +59,6 @@ def test_a_kernel_takes_a_packed_weight() -> None:
 
 
 def test_code_for_tiles_asks_for_them_and_has_a_way_without() -> None:
-    target = replace(cpu("cpu-avx512"), features=("amx-int8", "amx-tile", "avx512vnni"))
+    target = replace(able("cpu-avx512"), features=("amx-int8", "amx-tile", "avx512vnni"))
     assembly = compile_kernel(generate(program_for(64, 128, 64, target), target), target).assembly()
     assert all(name in assembly for name in ("syscall", "tdpbssd", "ldtilecfg", "tilerelease", "vpdpbusd"))

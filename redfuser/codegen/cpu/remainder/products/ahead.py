@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redfuser.codegen.cpu.machine import LINE_BYTES
 from redfuser.codegen.cpu.remainder.products.packing import Packing
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import Builder
@@ -14,8 +15,6 @@ from redfuser.expr import Axis, Expr, index, op
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer
-
-LINE_BYTES = 64
 
 #: How far ahead a panel is brought from memory where nothing hides that it is read: several kilobytes.
 SUMMANDS_AHEAD = 24

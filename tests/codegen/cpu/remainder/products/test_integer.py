@@ -6,20 +6,10 @@ import numpy as np
 import pytest
 from tvm import relax, te
 
-from redfuser.codegen.cpu.build import runs_here
 from redfuser.codegen.cpu.module import assemble
-from redfuser.targets import CpuTarget, load_target
-from tests.codegen.cpu.build import legalised, run
+from tests.codegen.cpu.build import able, legalised, run
 
 SHAPES = [(37, 100, 50), (64, 128, 96), (3, 64, 33), (300, 64, 64)]
-
-
-def cpu(name: str) -> CpuTarget:
-    target = load_target(name)
-    assert isinstance(target, CpuTarget)
-    if not runs_here(target):
-        pytest.skip(f"this machine can't run code for {name}")
-    return target
 
 
 def some(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -48,7 +38,7 @@ def test_bytes_with_a_constant_weight(name: str, signs: tuple[str, str], shape: 
         builder = relax.BlockBuilder.current()
         return builder.emit_te(product, variable, relax.const(w))
 
-    assembly = assemble(legalised([variable], body), [], cpu(name))
+    assembly = assemble(legalised([variable], body), [], able(name))
     assert list(assembly.schedules.values()) == ["product"]
     np.testing.assert_array_equal(run(assembly, x), x.astype(np.int32) @ w.astype(np.int32))
 
@@ -59,5 +49,5 @@ def test_bytes_with_a_weight_known_on_the_call(shape: tuple[int, int, int]) -> N
     x, w = some((rows, depth), "int8"), some((depth, columns), "int8")
     variables = [relax.Var(n, relax.TensorStructInfo(v.shape, "int8")) for n, v in (("x", x), ("w", w))]
     module = legalised(variables, lambda: relax.BlockBuilder.current().emit_te(product, *variables))
-    target = cpu("cpu-avx512")
+    target = able("cpu-avx512")
     np.testing.assert_array_equal(run(assemble(module, [], target), x, w), x.astype(np.int32) @ w.astype(np.int32))
