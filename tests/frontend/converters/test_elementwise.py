@@ -1,0 +1,54 @@
+"""Elementwise operators on what isn't finite, and casts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from redfuser.frontend import lower
+from tests.frontend.converters.checking import check, normal
+from tests.frontend.running import loaded, lower_and_run, run, single
+
+NAN, INF = math.nan, math.inf
+
+
+def test_clip_keeps_nan() -> None:
+    x = np.array([-2, -1, 0, 1, 2, NAN, INF, -INF], np.float32)
+    numbers = {"low": np.array(-1, np.float32), "high": np.array(1.5, np.float32)}
+    check(single("Clip", {"x": x}, numbers), {"x": x})
+    check(single("Clip", {"x": x, **numbers}), {"x": x, **numbers})
+    finite = {"x": x[:6]}
+    check(single("Clip", finite, {"_low": x, "high": numbers["high"]}), finite)
+    crossed = {"low": np.array(1, np.float32), "high": np.array(-1, np.float32)}
+    assert np.nanmax(lower_and_run(single("Clip", {"x": x}, crossed), {"x": x})[0]) == -1
+
+
+def test_infinities_of_either_sign() -> None:
+    x = np.array([INF, -INF, NAN, 1], np.float32)
+    for attributes in ({}, {"detect_negative": 0}, {"detect_positive": 0}):
+        check(single("IsInf", {"x": x}, opset=20, **attributes), {"x": x})
+
+
+@pytest.mark.parametrize("exponent", [np.float32(2), np.float32(3), np.float32(0.5), np.int64(3)])
+def test_powers(exponent: np.generic) -> None:
+    x = np.abs(normal(2, 3)) + 0.1
+    check(single("Pow", {"x": x}, {"e": np.array(exponent)}), {"x": x})
+
+
+def test_powers_of_integers() -> None:
+    x = np.array([[-3, 2, 7]])
+    check(single("Pow", {"x": x, "e": np.array([3, 10, 2])}), {"x": x, "e": np.array([3, 10, 2])})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_casts_to_small_integers_wrap_and_have_no_numbers_for_what_is_not_finite(dtype: str) -> None:
+    x = np.array(
+        [0.0, -0.9, 1.9, -3.5, 127.0, 128.0, -129.0, 300.0, 70000.0, -70000.0, 3e9, NAN, INF, -INF], np.float32
+    )
+    proto = single("Cast", {"x": x}, to=int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
+    (got,) = run(lower(loaded(proto)), {"x": x})
+    inside = np.where(np.abs(x) < 2**31, x, 0).astype(np.int64)
+    np.testing.assert_array_equal(got, inside.astype(dtype))

@@ -1,0 +1,70 @@
+"""Reductions: infinities, no axes, integers, wide sums of halves."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from redfuser.frontend import lower
+from redfuser.oracle import run_float64
+from tests.frontend.converters.checking import RNG, check, normal
+from tests.frontend.running import loaded, lower_and_run, single
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize("operator", ["MatMul", "ReduceSum", "ReduceMean", "Softmax"])
+def test_half_precision_accumulates_wide(operator: str) -> None:
+    x = np.full((1, 4096), 1.001, np.float16)
+    inputs = {"x": x, "w": np.ones((4096, 1), np.float16)} if operator == "MatMul" else {"x": x}
+    got = lower_and_run(single(operator, inputs), inputs)[0]
+    exact = run_float64(single(operator, inputs), inputs)["y0"]
+    assert np.allclose(got, exact.astype(np.float16), rtol=1e-3)
+
+
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_cumulative_sums(exclusive: int, reverse: int) -> None:
+    x = RNG.integers(-9, 9, (2, 5, 3))
+    check(single("CumSum", {"x": x}, {"axis": np.array(1)}, exclusive=exclusive, reverse=reverse), {"x": x})
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin"])
+def test_extrema_of_infinities(operator: str) -> None:
+    x = np.array([[-INF, -INF], [INF, INF], [1, -2]], np.float32)
+    proto = single(operator, {"x": x}, {"axes": np.array([1])})
+    check(proto, {"x": x})
+    assert len(lower(loaded(proto)).provenance) == 1
+
+
+def test_extrema_without_axes() -> None:
+    x = normal(2, 3)
+    check(single("ReduceMax", {"x": x}, keepdims=0), {"x": x})
+    check(single("ReduceMax", {"x": x}, noop_with_empty_axes=1), {"x": x})
+    check(single("ReduceMax", {"x": x}, opset=17, axes=[1]), {"x": x})
+    flags = x > 0
+    check(single("ReduceMin", {"x": flags}, opset=20), {"x": flags})
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
+def test_means_of_integers(dtype: type) -> None:
+    x = np.array([[1, 2, 4], [7, 8, 9]], dtype)
+    check(single("ReduceMean", {"x": x}, {"axes": np.array([1])}), {"x": x})
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(
+    "operator", [f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "SumSquare", "Sum")]
+)
+def test_reductions_over_no_axes_still_map_each_element(operator: str, given: bool) -> None:
+    x = np.array([[1.5, -2, 0.25]], np.float32)
+    axes = {"axes": np.array([], np.int64)} if given else None
+    check(single(operator, {"x": x}, axes, noop_with_empty_axes=1), {"x": x})
+    check(single(operator, {"x": x}, axes, noop_with_empty_axes=0), {"x": x})
+
+
+def test_log_sum_exp_of_infinities() -> None:
+    x = np.array([[-INF, -INF, -INF], [INF, 0, 1], [100, 200, 300]], np.float32)
+    check(single("ReduceLogSumExp", {"x": x}, {"axes": np.array([1])}, keepdims=0), {"x": x})

@@ -1,0 +1,54 @@
+"""Functions of a model, whatever operator set they rely on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from redfuser.errors import ModelError
+from redfuser.frontend.model import opset_of
+from redfuser.oracle import run_float64
+from tests.frontend.normalising.graphs import X, node, normalise, operators
+from tests.frontend.running import graph_of
+
+
+def test_functions_are_inlined() -> None:
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": X}, ["y"], domains={"own": 1})
+    inner = [node("Relu", ["a"], "b"), node("Neg", ["b"], "c")]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["c"], inner, [helper.make_opsetid("", 18)]))
+    assert operators(normalise(proto)) == ["Relu", "Neg"]
+
+
+def test_functions_of_old_operator_sets_keep_their_meaning() -> None:
+    """Softmax flattened its input before set 13."""
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": x}, ["y"], opset=11, domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape))
+    old = [helper.make_opsetid("", 11)]
+    inner = [helper.make_node("Softmax", ["a"], ["b"], axis=1)]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], inner, old))
+    flat = np.exp(x.reshape(2, 12).astype(np.float64))
+    expected = (flat / flat.sum(-1, keepdims=True)).reshape(x.shape)
+    np.testing.assert_allclose(run_float64(normalise(proto), {"x": x})["y"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("own", "model"), [(11, 18), (20, 18)])
+def test_functions_of_other_operator_sets_than_the_model_s(own: int, model: int) -> None:
+    nodes = [helper.make_node("F", ["x"], ["f"], domain="own")]
+    proto = graph_of(nodes, {"x": X}, ["f"], opset=model, domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("f", TensorProto.FLOAT, X.shape))
+    body = [node("Gelu" if own == 20 else "Relu", ["a"], "b")]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", own)]))
+    result = normalise(proto)
+    assert (opset_of(result), operators(result)) == (max(own, model), [body[0].op_type])
+
+
+@pytest.mark.parametrize(("operator", "own"), [("Pad", 1), ("Loop", 11)])
+def test_a_function_that_cannot_be_brought_to_the_model_s_operator_set_is_refused(operator: str, own: int) -> None:
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": X}, ["y"], domains={"own": 1})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, X.shape))
+    body = [node(operator, ["a"], "b")]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", own)]))
+    with pytest.raises(ModelError, match="function of the model can't be converted to the model's operator set 18"):
+        normalise(proto)
