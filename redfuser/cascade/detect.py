@@ -10,7 +10,7 @@ from redfuser.cascade.assembly.frontier import Frontier, NotSeparable
 from redfuser.cascade.assembly.placement import NotPlaceable
 from redfuser.cascade.detection import Boundary, Detection, Rejected
 from redfuser.cascade.graph import Graph
-from redfuser.cascade.grouping import group_reductions
+from redfuser.cascade.grouping import Grouping, group_reductions
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
 from redfuser.cascade.order import Order
@@ -26,7 +26,7 @@ def detect(graph: Graph) -> Detection:
     """Find the maximal cascades of a graph (METHOD §1; DESIGN "Detection")."""
     ancestry = Ancestry(graph)
     grouping = group_reductions(graph, ancestry)
-    search = _Search(graph, ancestry)
+    search = _Search(graph, ancestry, grouping)
     for members in grouping.groups:
         search.add(members, grouping.followers.get(members, ()))
     home = search.home
@@ -50,9 +50,10 @@ class _Search:
         taken: definitions that the cascades so far make; no other one makes them again.
     """
 
-    def __init__(self, graph: Graph, ancestry: Ancestry) -> None:
+    def __init__(self, graph: Graph, ancestry: Ancestry, grouping: Grouping) -> None:
         self.graph = graph
         self.ancestry = ancestry
+        self.grouping = grouping
         self.order = Order(graph)
         self.cascades: list[Cascade] = []
         self.rejected: list[Rejected] = []
@@ -76,18 +77,28 @@ class _Search:
             self.rejected.append(Rejected(members, _nodes(self.graph, members), reason))
 
     def _cut(self, members: tuple[str, ...], reason: Reason) -> bool:
-        """Whether the first reductions of a group make a cascade without the last ones, which then go on alone."""
+        """Whether the first reductions of a group make cascades without the last ones, which then go on alone.
+
+        What only the last ones held together falls apart: the norms of queries and keys, without their product.
+        """
         for size in range(len(members) - 1, 0, -1):
-            head, rest = members[:size], members[size:]
-            try:
-                kept = self._keep(head)
-            except (NotPlaceable, NotSeparable, AssertionError):
-                continue
+            rest = members[size:]
+            parts = self.grouping.linked(members[:size])
+            kept = [part for part in parts if self._try(part)]
             if kept:
-                self.boundaries.append(Boundary(self.home[head[-1]], _nodes(self.graph, rest), reason))
-                self.add(rest)
+                ends = [self.home[part[-1]] for part in kept]
+                self.boundaries += [Boundary(end, _nodes(self.graph, rest), reason) for end in ends]
+                for part in (*(part for part in parts if part not in kept), rest):
+                    self.add(part)
                 return True
         return False
+
+    def _try(self, members: tuple[str, ...]) -> bool:
+        """Whether reductions make a cascade, which is then kept."""
+        try:
+            return self._keep(members)
+        except (NotPlaceable, NotSeparable, AssertionError):
+            return False
 
     def _keep(self, members: tuple[str, ...], followers: tuple[str, ...] = ()) -> bool:
         """Assemble and name it, if it is a cascade: with what follows it; without, where that has no place in it."""

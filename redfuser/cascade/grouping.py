@@ -24,11 +24,23 @@ class Grouping:
 
     Args:
         followers: group -> reductions over the places of a list that the group selects, in graph order.
+        links: pairs of an earlier and a later reduction by which groups hold together.
     """
 
     groups: list[tuple[str, ...]]
     followers: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
     refused: list[tuple[tuple[str, str], Reason]] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+
+    def linked(self, members: Sequence[str]) -> list[tuple[str, ...]]:
+        """The parts of a group's ``members`` that still hold together without its others, each in their order."""
+        parts: list[set[str]] = [{member} for member in members]
+        for earlier, later in self.links:
+            joined = [part for part in parts if earlier in part or later in part]
+            if len(joined) > 1:
+                parts = [part for part in parts if part not in joined] + [set().union(*joined)]
+        ordered = [tuple(member for member in members if member in part) for part in parts]
+        return sorted(ordered, key=lambda part: members.index(part[0]))
 
 
 def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
@@ -41,10 +53,12 @@ def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
         owner[name] = [name]
         for source in row_dependencies(graph, ancestry, definition):
             if owner[source] is owner[name]:
+                result.links.append((source, name))
                 continue
             merged = sorted({*owner[source], *owner[name]}, key=ancestry.bit.__getitem__)
             reason = _refusal(graph, ancestry, definition, graph.definitions[source], merged)
             if reason is None:
+                result.links.append((source, name))
                 for member in merged:
                     owner[member] = merged
             elif reason.code != "different-extent":
@@ -74,7 +88,9 @@ def follow(graph: Graph, ancestry: Ancestry, grouping: Grouping) -> Grouping:
                 followers[leader] = (*before[len(leader) :], *group[:taken])
         if taken < len(group):
             groups.append(group[taken:])
-    return Grouping(groups, {leader: names for leader, names in followers.items() if names}, grouping.refused)
+    return Grouping(
+        groups, {leader: names for leader, names in followers.items() if names}, grouping.refused, grouping.links
+    )
 
 
 def _leader(

@@ -255,3 +255,26 @@ def test_chain_of_layers_gives_one_cascade_each(layers: int) -> None:
         x = matmul(g, f"o{n}", softmax(g, x, f"p{n}"), x)
     found = detect(g.graph(x))
     assert len(found.cascades) == layers
+
+
+def test_what_only_the_rest_of_a_group_held_together_falls_apart() -> None:
+    """Norms of queries and keys, whose product reads them turned by half (RoPE) and so has no place beside them."""
+    g = GraphBuilder()
+    r, c, k = axis("r", 8), axis("c", 8), axis("k", 8)
+    scaled, turned = [], []
+    for name in ("q", "k"):
+        x = g.input(name, 8, 8)
+        s = g.define(f"s{name}", (r,), op("mul", at(x, r, k), at(x, r, k)), "sum", (k,))
+        n = g.define(f"n{name}", (r, c), op("div", at(x, r, c), at(s, r)))
+        low = op("lt", c, index(4))
+        halves = op("select", low, at(n, r, op("add", c, index(4))), at(n, r, op("sub", c, index(4))))
+        scaled.append(n)
+        turned.append(g.define(f"t{name}", (r, c), op("add", at(n, r, c), halves)))
+    m = axis("m", 8)
+    dot = g.define("dot", (r, m), op("mul", at(turned[0], r, k), at(turned[1], m, k)), "sum", (k,))
+    found = detect(g.graph(dot))
+    assert [(cascade.name, len(cascade.reductions)) for cascade in found.cascades] == [("norm_0", 1), ("norm_1", 1)]
+    assert [(b.cascade, b.onnx_nodes, b.reason.code) for b in found.boundaries] == [
+        ("norm_0", ("node_dot",), "guarded-load"),
+        ("norm_1", ("node_dot",), "guarded-load"),
+    ]
