@@ -142,6 +142,21 @@ def test_compiled_module_agrees_with_float64(key: tuple[str, ...], tmp_path: Pat
         assert accuracy.passed, str(accuracy)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1e-40, 1e-38, 1e-30])
+def test_small_rows_that_begin_with_zeros_are_rounded_by_their_own_scale(size: float, tmp_path: Path) -> None:
+    name = "quantise_gemm_int8"
+    artifact = redfuser.compile(save(name, tmp_path), output=tmp_path / "out", numerics="relaxed", strict=True)
+    generator = np.random.default_rng(3)
+    feeds = {s.name: generator.standard_normal(s.shape).astype(s.dtype) for s in artifact.manifest.inputs}
+    x = next(iter(feeds))
+    feeds[x] = (feeds[x] * size).astype(np.float32)
+    feeds[x][..., : feeds[x].shape[-1] // 2] = 0
+    expected = run_onnxruntime(cascade(name), feeds, 1)
+    for output, value in artifact.load()(feeds).items():
+        np.testing.assert_allclose(value, expected[output], rtol=0, atol=0.03 * np.abs(expected[output]).max())
+
+
 @pytest.mark.parametrize(
     "nodes",
     [

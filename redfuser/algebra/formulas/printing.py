@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import sympy
 
-from redfuser.algebra.formulas.symbolic import LIMIT, Formula
+from redfuser.algebra.formulas.symbolic import LIMIT, Formula, origin
 from redfuser.expr import Const, Expr, cast, number, op
 
 Leaves = Mapping[sympy.Symbol, Expr]
@@ -56,7 +56,11 @@ def to_expr(formula: Formula, leaves: Leaves, dtype: str) -> Expr:
 
 
 def times(first: Expr | None, product: Formula, leaves: Leaves, dtype: str) -> Expr:
-    """``first · product``, the numerators multiplied on first and the denominators divided out last."""
+    """``first · product``, the numerators multiplied on first and the denominators divided out last.
+
+    The quotient of two base points of one atom is taken before it is raised, as in ``s²/s'²``: the power of either
+    alone may overflow or vanish.
+    """
     numerators: list[Expr] = [] if first is None else [first]
     denominators: list[Expr] = []
     coefficient, factors = product.as_coeff_mul()
@@ -64,9 +68,14 @@ def times(first: Expr | None, product: Formula, leaves: Leaves, dtype: str) -> E
         coefficient, factors = _turn_round(coefficient, factors)
     if coefficient != 1:
         numerators.append(number(float(coefficient), dtype))
-    for factor in factors:
-        base, exponent = factor.as_base_exp()
-        if base is sympy.E or not (exponent.is_Number and exponent.is_negative):
+    powers = dict(factor.as_base_exp() for factor in factors)
+    for base, exponent in powers.items():
+        other = _counterpart(base, powers)
+        if other is not None:
+            if exponent.is_positive:
+                quotient = op("div", to_expr(base, leaves, dtype), to_expr(other, leaves, dtype))
+                numerators.append(_raised(quotient, exponent, leaves, dtype))
+        elif base is sympy.E or not (exponent.is_Number and exponent.is_negative):
             numerators.append(_power(base, exponent, leaves, dtype))
         else:
             denominators.append(_power(base, -exponent, leaves, dtype))
@@ -76,6 +85,14 @@ def times(first: Expr | None, product: Formula, leaves: Leaves, dtype: str) -> E
     for factor in denominators:
         result = op("div", result, factor)
     return result
+
+
+def _counterpart(base: Formula, powers: Mapping[Formula, Formula]) -> Formula | None:
+    """The other base point of the same atom, where a power of their quotient is a factor."""
+    if not isinstance(base, sympy.Symbol) or powers[base] in (1, -1):
+        return None
+    others = (b for b, exponent in powers.items() if isinstance(b, sympy.Symbol) and exponent == -powers[base])
+    return next((other for other in others if origin(other) == base or origin(base) == other), None)
 
 
 def _turn_round(coefficient: Formula, factors: tuple[Formula, ...]) -> tuple[Formula, tuple[Formula, ...]]:
@@ -101,7 +118,10 @@ def _power(base: Formula, exponent: Formula, leaves: Leaves, dtype: str) -> Expr
         return _exponential(exponent, leaves, dtype)
     if base == 2 and not exponent.is_Number:
         return op("exp2", to_expr(exponent, leaves, dtype))
-    value = to_expr(base, leaves, dtype)
+    return _raised(to_expr(base, leaves, dtype), exponent, leaves, dtype)
+
+
+def _raised(value: Expr, exponent: Formula, leaves: Leaves, dtype: str) -> Expr:
     if exponent == 1:
         return value
     if exponent == sympy.Rational(1, 2):

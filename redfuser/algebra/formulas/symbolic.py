@@ -29,6 +29,7 @@ from redfuser.expr import Const, Expr, Load, Op, walk
 
 #: a SymPy expression; SymPy carries no types
 Formula: TypeAlias = Any
+Symbol: TypeAlias = sympy.Symbol
 
 _NAMED: dict[str, Callable[..., Formula]] = {
     "add": lambda a, b: a + b,
@@ -87,6 +88,11 @@ class Reading:
     def __str__(self) -> str:
         where = ", ".join(f"{symbol} = {expr}" for symbol, expr in self.leaves.items())
         return f"{self.formula}  where {where}" if where else str(self.formula)
+
+
+def origin(atom: Symbol) -> Symbol:
+    """The symbol for the base point that a correction starts from; the atom itself is where it leads."""
+    return sympy.Symbol(f"{atom.name}_from", **atom.assumptions0)
 
 
 def read(expr: Expr, cascade: Cascade, sign: Callable[[Expr], Sign], relaxed: bool = False) -> Reading:

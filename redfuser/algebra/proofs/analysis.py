@@ -10,13 +10,13 @@ import sympy
 from redfuser.algebra.budget import Budget, NotFusible
 from redfuser.algebra.formulas.assumptions import Sign
 from redfuser.algebra.formulas.dependence import Kinds
-from redfuser.algebra.formulas.symbolic import Reading, read
+from redfuser.algebra.formulas.symbolic import Reading, Symbol, read
 from redfuser.algebra.monoids import pair
 from redfuser.algebra.proofs.closure import Closure, close
 from redfuser.algebra.proofs.guards import hoist
 from redfuser.algebra.proofs.rounding import rounds
 from redfuser.algebra.proofs.selection import transport
-from redfuser.algebra.proofs.separation import Separation, Symbol, separate
+from redfuser.algebra.proofs.separation import Separation, separate
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import PAIR, Expr, Tensor, loads, walk
 

@@ -17,8 +17,8 @@ from sympy.polys.matrices import DomainMatrix
 from sympy.simplify.fu import TR10i
 
 from redfuser.algebra.budget import Budget, NotFusible
-from redfuser.algebra.formulas.symbolic import Formula, Reading
-from redfuser.algebra.proofs.separation import Symbol, origin, tidy
+from redfuser.algebra.formulas.symbolic import Formula, Reading, Symbol, origin
+from redfuser.algebra.proofs.separation import tidy
 
 #: kurtosis needs 5
 LARGEST_RANK = 6
@@ -133,7 +133,8 @@ def _derivative(
     reading: Reading,
     budget: Budget,
 ) -> _Member | None:
-    formula = _shortest(_monic(sympy.diff(member.formula, atom), atoms), earlier, budget)
+    monic = _undivided(_monic(sympy.diff(member.formula, atom), atoms), reading)
+    formula = _shortest(monic, earlier, budget)
     return None if formula == 0 else _Member(formula, _written_out(formula, reading, budget))
 
 
@@ -171,6 +172,13 @@ def _monic(formula: Formula, atoms: tuple[Symbol, ...]) -> Formula:
     monic = sympy.factor_terms(formula).as_coeff_Mul()[1]
     element = monic.xreplace(dict.fromkeys(atoms, sympy.Integer(0)))
     return sympy.factor_terms(-monic) if element.could_extract_minus_sign() else monic
+
+
+def _undivided(formula: Formula, reading: Reading) -> Formula:
+    """Without divisors that elements are rounded by: 1/s overflows in rows where x/s doesn't."""
+    factors = [factor.as_base_exp() for factor in sympy.Mul.make_args(formula)]
+    kept = [base**power for base, power in factors if not (power.is_negative and base in reading.rounded)]
+    return sympy.Mul(*kept)
 
 
 def _written_out(formula: Formula, reading: Reading, budget: Budget) -> dict[Formula, Formula]:

@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import sympy
 
 from redfuser.algebra.budget import Budget, NotFusible
-from redfuser.algebra.formulas.symbolic import Formula, Reading
+from redfuser.algebra.formulas.symbolic import Formula, Reading, Symbol, origin
 from redfuser.expr import Expr, Op
 
-Symbol: TypeAlias = sympy.Symbol
 _INVALID = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)
 
 
@@ -50,11 +48,6 @@ class Separation:
     entangled: tuple[Symbol, ...] = ()
     rho: Formula = sympy.S.One
     identity: str = ""
-
-
-def origin(atom: Symbol) -> Symbol:
-    """The symbol for the base point that a correction starts from; the atom itself is where it leads."""
-    return sympy.Symbol(f"{atom.name}_from", **atom.assumptions0)
 
 
 def separate(reading: Reading, expr: Expr, combiner: str, budget: Budget) -> Separation:

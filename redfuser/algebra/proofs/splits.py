@@ -7,9 +7,8 @@ import sympy
 from redfuser.algebra import names
 from redfuser.algebra.derivation import Split
 from redfuser.algebra.formulas.printing import NotPrintable, to_expr
-from redfuser.algebra.formulas.symbolic import Formula
+from redfuser.algebra.formulas.symbolic import Formula, origin
 from redfuser.algebra.proofs.analysis import Analysis
-from redfuser.algebra.proofs.separation import origin
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Expr, Load, Tensor, load, substitute
 

@@ -13,9 +13,20 @@ from redfuser.algebra import names
 from redfuser.algebra.formulas.printing import times, to_expr
 from redfuser.algebra.proofs.analysis import Analysis
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, index, number, op, substitute, walk
+from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, index, loads, number, op, substitute, walk
 
 _SINGULAR_AT_ZERO = frozenset({"div", "log", "log2", "rsqrt"})
+
+#: The base of a scale that elements are rounded by, while it is 0 or nothing was seen; 1 in other types. It is never
+#: the value of anything: the first scale that isn't 0 takes its place, and what was summed until then is multiplied by
+#: (this / that) or its square. The sums are 0 then where the scale is the elements' own largest magnitude, so that all
+#: that matters is that the factor is finite, down to the smallest subnormal number: 1 / 2**-149 is not, and 0·∞ is NaN.
+#: The square of 2**-86 / 2**-149 is 2**126; of 2**-570 / 2**-1074, 2**1008. Where the scale is another tensor's, the
+#: sums needn't be 0: small as it is, this isn't coarser than the scale to come, as the bound of the error asks. It may
+#: not be smaller: parted into the levels of an integer of 32 bits it must be a normal number, 2**-117. Sums of bfloat16
+#: are float32, and its smallest number is 2**-133. In float16 a part of a small number would be 0, and x/0 no number;
+#: there (1 / 2**-24)**2 is far from infinite in float32, where the sums are.
+_BEFORE_A_SCALE = {"float32": 2.0**-86, "bfloat16": 2.0**-86, "float64": 2.0**-570}
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,20 @@ class Needs:
         divided: results that a map divides by, or takes the logarithm of: their base isn't 0.
         compared: results that maps only compare with: their base is the running value, infinite or not.
         moved: extrema that an earlier result is applied to at the end: their base isn't their running value.
+        scales: those of the divisors whose running value elements are rounded against.
     """
 
     based: frozenset[Tensor]
     divided: frozenset[Tensor]
     compared: frozenset[Tensor]
     moved: frozenset[Tensor]
+    scales: frozenset[Tensor]
+
+    def unseen(self, result: Tensor) -> float:
+        """The base of ``result`` where its running value is 0 or the identity."""
+        if result in self.scales:
+            return _BEFORE_A_SCALE.get(result.dtype, 1.0)
+        return 1.0 if result in self.divided else 0.0
 
 
 def needs(analyses: tuple[Analysis, ...]) -> Needs:
@@ -49,7 +68,13 @@ def needs(analyses: tuple[Analysis, ...]) -> Needs:
     computed = {a for node in nodes if node.name != "eq" for a in node.args if isinstance(a, Load)}
     compared = frozenset(needed) - {node.tensor for node in computed}
     moved = frozenset(a.reduction.result for a in analyses if _is_extremum(a) and a.deferred_results)
-    return Needs(frozenset(needed), divided, compared, moved)
+    return Needs(frozenset(needed), divided, compared, moved, divided & _rounded_against(analyses))
+
+
+def _rounded_against(analyses: tuple[Analysis, ...]) -> frozenset[Tensor]:
+    """Results that elements are taken against before they are rounded."""
+    atoms = [atom for a in analyses for symbol, atom in a.streamed.items() if symbol in a.reading.rounded]
+    return frozenset(node.tensor for atom in atoms for node in loads(atom))
 
 
 def _is_extremum(analysis: Analysis) -> bool:
@@ -86,10 +111,10 @@ def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | No
         count: the state's number of elements seen, where :func:`counted`.
     """
     reduction = analysis.reduction
-    divided = reduction.result in needs.divided
+    unseen = needs.unseen(reduction.result)
     if reduction.combiner in ("max", "min"):
         value = _applied(analysis, reduction.value, cascade)
-        return value if reduction.result in needs.compared else _bounded(reduction, value, divided)
+        return value if reduction.result in needs.compared else _bounded(reduction, value, unseen)
     estimate: Expr = names.component(reduction, 0)
     dtype = estimate.dtype
     if count is not None:
@@ -98,7 +123,7 @@ def base_of(analysis: Analysis, cascade: Cascade, needs: Needs, count: Expr | No
         share = op("div", total, op("max", count, number(1.0, dtype)))
         estimate = op("mul", estimate, share)
     estimate = _applied(analysis, estimate, cascade)
-    return cast(_nonzero(estimate) if divided else estimate, reduction.result.dtype)
+    return cast(_nonzero(estimate, unseen), reduction.result.dtype)
 
 
 def _applied(analysis: Analysis, value: Expr, cascade: Cascade) -> Expr:
@@ -113,15 +138,17 @@ def _applied(analysis: Analysis, value: Expr, cascade: Cascade) -> Expr:
     return value
 
 
-def _nonzero(value: Expr) -> Expr:
-    return op("select", op("eq", value, number(0.0, value.dtype)), number(1.0, value.dtype), value)
+def _nonzero(value: Expr, otherwise: float) -> Expr:
+    """``value``, or a number in place of 0 unless that is 0 too."""
+    if not otherwise:
+        return value
+    return op("select", op("eq", value, number(0.0, value.dtype)), number(otherwise, value.dtype), value)
 
 
-def _bounded(reduction: Reduction, value: Expr, divided: bool) -> Expr:
-    """The running extremum, as ``value``; 0, or 1 for a divisor, while it is still the identity."""
+def _bounded(reduction: Reduction, value: Expr, unseen: float) -> Expr:
+    """The running extremum, as ``value``; ``unseen`` while it is still the identity."""
     if "float" not in value.dtype:
         return value
     running = reduction.value
     identity = Const(running.dtype, IDENTITIES[reduction.combiner])
-    anything = number(1.0 if divided else 0.0, value.dtype)
-    return op("select", op("eq", running, identity), anything, _nonzero(value) if divided else value)
+    return op("select", op("eq", running, identity), number(unseen, value.dtype), _nonzero(value, unseen))

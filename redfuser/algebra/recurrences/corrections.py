@@ -19,8 +19,9 @@ import sympy
 
 from redfuser.algebra import names
 from redfuser.algebra.formulas.printing import Leaves, to_expr
+from redfuser.algebra.formulas.symbolic import origin
 from redfuser.algebra.proofs.analysis import Analysis
-from redfuser.algebra.proofs.separation import is_logarithm, origin
+from redfuser.algebra.proofs.separation import is_logarithm
 from redfuser.algebra.recurrences.bases import Needs, at_base
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.evaluate import evaluate

@@ -16,9 +16,8 @@ from redfuser.algebra import names
 from redfuser.algebra.derivation import Component, Recurrence
 from redfuser.algebra.formulas.printing import Leaves, times, to_expr
 from redfuser.algebra.formulas.specialise import is_constant, specialise
-from redfuser.algebra.formulas.symbolic import Formula
+from redfuser.algebra.formulas.symbolic import Formula, Symbol, origin
 from redfuser.algebra.proofs.analysis import Analysis
-from redfuser.algebra.proofs.separation import Symbol, origin
 from redfuser.algebra.proofs.splits import split_of
 from redfuser.algebra.recurrences.bases import Needs, at_base, base_of, counted, needs
 from redfuser.algebra.recurrences.corrections import Matrix, corrections, needs_count, unless_empty
