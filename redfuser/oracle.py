@@ -10,9 +10,9 @@ from redfuser.double_operators import double_operators
 from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import branch_of
-from redfuser.frontend.normalising.contributed import define
+from redfuser.frontend.normalising.contributed.table import adopt, define
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
-from redfuser.frontend.normalising.normalise import convert, inline_functions, upgrade
+from redfuser.frontend.normalising.normalise import OPSET, convert, inline_functions, upgrade
 from redfuser.frontend.reading.walk import graphs_of, names_read, nodes_of
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
 
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
+    adopt(copy)
     model = inline_functions(copy)
     model = convert(model, FLATTENS) if opset_of(model) < FLATTENS else model
     flatten(model, ["Hardmax", "LogSoftmax", "Softmax"])
@@ -176,7 +177,7 @@ def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: Values) -
         if node.op_type == "If" and node.domain in ("", "ai.onnx"):
             values |= _run_branch(model, node, values)
         elif definition := _definition(model, node, values):
-            results = _run_nodes(model, definition, values)
+            results = _run_nodes(_with_definitions(model), definition, values)
             values |= {name: results[name] for name in node.output if name}
         else:
             values |= _run_node(model, node, values)
@@ -201,7 +202,16 @@ def _definition(model: ModelProto, node: NodeProto, values: Values) -> Sequence[
         array = values[name]
         return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
-    return define(node, type_of, opset_of(model))
+    return define(node, type_of, opset_of(_with_definitions(model)), values.get)
+
+
+def _with_definitions(model: ModelProto) -> ModelProto:
+    """A model without nodes in the operator set that definitions are written in, :data:`OPSET` at least."""
+    from onnx import helper
+
+    others = [opset for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
+    opsets = [helper.make_opsetid("", max(opset_of(model), OPSET)), *others]
+    return helper.make_model(helper.make_graph([], "", [], []), opset_imports=opsets, ir_version=model.ir_version)
 
 
 def _run_node(model: ModelProto, node: NodeProto, values: Values) -> Values:

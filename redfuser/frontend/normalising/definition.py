@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from redfuser.errors import UnsupportedOperatorError
 
 if TYPE_CHECKING:
+    import numpy
     from onnx import NodeProto, TensorProto, TypeProto
+
+    Array = numpy.ndarray[Any, Any]
+
+
+def _unknown(name: str) -> None:
+    """The contents of a value where none are known."""
 
 
 class Definition:
     """Nodes being written in place of one.
 
+    Args:
+        node: the one.
+        type_of: type of what it reads.
+        opset: version of ONNX's own operators to write in.
+        value_of: contents of what it reads; None if they are known on the call only.
+
     Attributes:
         nodes: those written.
     """
 
-    def __init__(self, node: NodeProto, type_of: Callable[[str], TypeProto], opset: int) -> None:
+    def __init__(
+        self,
+        node: NodeProto,
+        type_of: Callable[[str], TypeProto],
+        opset: int,
+        value_of: Callable[[str], Array | None] = _unknown,
+    ) -> None:
         from onnx import helper
 
         self.node = node
         self.nodes: list[NodeProto] = []
         self.opset = opset
         self._type_of = type_of
+        self._value_of = value_of
         self._prefix = node.name or next(name for name in node.output if name)
         self._attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         self._read: set[str] = set()
@@ -48,12 +68,18 @@ class Definition:
             if self._attributes[name]:
                 self.refuse(f"the attribute {name}")
 
-    def refuse(self, what: str) -> None:
+    def refuse(
+        self, what: str, way_out: str = "export the model without it, or write it in operators of ONNX"
+    ) -> NoReturn:
         """Raise: this use isn't covered."""
         kind, name = self.node.op_type, self._prefix
         raise UnsupportedOperatorError(
-            f"operator {kind} of domain '{self.node.domain}' (node '{name}') is not supported with {what}"
+            f"operator {kind} of domain '{self.node.domain}' (node '{name}') is not supported with {what}", way_out
         )
+
+    def value(self, place: int) -> Array | None:
+        """Contents of an input; None if they are known on the call only."""
+        return self._value_of(self.input(place))
 
     def element_type(self, place: int) -> int:
         """Of an input."""
@@ -81,6 +107,12 @@ class Definition:
     def number(self, value: float, element_type: int) -> str:
         """A constant scalar."""
         return self.add("Constant", value=_scalar(value, element_type))
+
+    def tensor(self, array: Array) -> str:
+        """A constant."""
+        from onnx import numpy_helper
+
+        return self.add("Constant", value=numpy_helper.from_array(array))
 
     def integers(self, *values: int) -> str:
         """A constant list of int64."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from redfuser.frontend.model import opset_of
-from redfuser.frontend.normalising.contributed import DOMAIN, define
+from redfuser.frontend.normalising.contributed.table import DOMAIN, define
 from redfuser.frontend.normalising.names import FreshNames, rename_defined
 from redfuser.frontend.normalising.values import GraphValues
 
@@ -41,7 +41,7 @@ def expand(node: NodeProto, values: GraphValues, proto: ModelProto, fresh: Fresh
         UnsupportedOperatorError: a contributed operator used in a way that its definition doesn't cover.
     """
     if node.domain == DOMAIN:
-        nodes = define(node, values.types.__getitem__, opset_of(proto))
+        nodes = define(node, values.types.__getitem__, opset_of(proto), values.known)
     elif node.op_type in EXPANDED and node.domain in ("", "ai.onnx"):
         nodes = _inlined(node, values, proto)
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.contributed.table import adopt
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
 from redfuser.frontend.normalising.names import FreshNames
@@ -43,6 +44,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     if proto.graph.sparse_initializer:
         name = proto.graph.sparse_initializer[0].values.name
         raise ModelError(f"initializer '{name}' is sparse, which is not supported", "store it as a dense tensor")
+    adopt(proto)
     result = upgrade(inline_functions(proto))
     _name_nodes(result.graph)
     fold_constants(result)

@@ -108,6 +108,10 @@ class GraphValues:
         dtype = helper.tensor_dtype_to_np_dtype(self.element_type(name))
         return numpy.zeros(self.shape(name) or (), dtype)
 
+    def known(self, name: str) -> Array | None:
+        """The contents of a constant; None of anything else."""
+        return self.array(name) if name in self.constants else None
+
     def bytes(self, name: str, shape: Iterable[int]) -> int:
         """Size of a value if it had this shape."""
         from onnx import helper

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, OnnxModel, opset_of
+from redfuser.frontend.normalising.contributed.table import adopt
 from redfuser.frontend.normalising.deprecated import is_withdrawn
 from redfuser.frontend.reading.external import load_external_data
 from redfuser.frontend.reading.walk import count_nodes, graphs_of, nodes_of, tensors_of
@@ -118,7 +119,7 @@ def _check_validity(path: Path, proto: ModelProto) -> None:
 def _without_weights(proto: ModelProto) -> ModelProto:
     """A copy with large initializers emptied: the checker serialises what it checks, and stops at 2 GiB.
 
-    Operators that ONNX has withdrawn are hidden in it.
+    Operators that ONNX has withdrawn are hidden in it, and those that ONNX Runtime writes as if they were ONNX's.
     Inputs and outputs have a shape in it: the checker wants one, though ONNX lets it be unknown.
     """
     import onnx
@@ -131,6 +132,7 @@ def _without_weights(proto: ModelProto) -> ModelProto:
         empty = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
         copy.graph.initializer.append(empty if large else tensor)
     _hide_withdrawn(copy)
+    adopt(copy)
     for value in [*copy.graph.input, *copy.graph.output]:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.shape.SetInParent()
