@@ -13,7 +13,8 @@ from redfuser.frontend.normalising.branches import branch_of
 from redfuser.frontend.normalising.contributed.table import adopt, define
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.normalise import OPSET, convert, inline_functions, upgrade
-from redfuser.frontend.reading.walk import graphs_of, names_read, nodes_of
+from redfuser.frontend.reading.walk import names_read
+from redfuser.runtime_reading import as_runtime_reads, sort
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,47 +49,13 @@ def run_onnxruntime(proto: ModelProto, feeds: Mapping[str, Array], threads: int 
     options.log_severity_level = 4
     names = [output.name for output in proto.graph.output]
     try:
-        content = _as_runtime_reads(proto).SerializeToString()
+        content = as_runtime_reads(proto).SerializeToString()
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         results = _typed(session.run(names, dict(feeds)), [output.type for output in session.get_outputs()])
         return dict(zip(names, results, strict=True))
     except Exception as error:  # its exceptions share no base class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VerificationError(f"ONNX Runtime cannot run this model: {reason}") from error
-
-
-def _as_runtime_reads(proto: ModelProto) -> ModelProto:
-    """What ONNX Runtime gets wrong, spelled in a way that it gets right; the model itself if there is nothing.
-
-    It ignores which operator set a function relies on; of an output that a branch gives twice it writes one only, and
-    refuses one that lies outside of the branch.
-    """
-    import onnx
-
-    foreign = any(opset_of(function) != opset_of(proto) for function in proto.functions)
-    branches = any(graph is not proto.graph for graph in graphs_of(proto))
-    if not foreign and not branches and not any(map(_is_unsorted, nodes_of(proto))):
-        return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    model = inline_functions(copy) if foreign else copy
-    _sort(model)
-    for branch in [graph for graph in graphs_of(model) if graph is not model.graph]:
-        for place, output in enumerate(branch.output):
-            name = f"{output.name}/output_{place}"
-            branch.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
-            output.name = name
-    return model
-
-
-def _is_unsorted(node: NodeProto) -> bool:
-    return node.op_type == "TopK" and any(a.name == "sorted" and not a.i for a in node.attribute)
-
-
-def _sort(model: ModelProto) -> None:
-    """The best in order where the model leaves the order open: ours are, and ONNX Runtime's only if asked for."""
-    for node in filter(_is_unsorted, nodes_of(model)):
-        next(a for a in node.attribute if a.name == "sorted").i = 1
 
 
 def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
@@ -110,7 +77,7 @@ def run_float64(proto: ModelProto, feeds: Mapping[str, Array]) -> Values:
     flatten(model, ["Hardmax", "LogSoftmax", "Softmax"])
     if importlib.util.find_spec("onnxruntime") is None:
         model = upgrade(model)  # the reference implementation knows only the later meaning of some operators
-    _sort(model)
+    sort(model)
     _widen_graph(model.graph)
     values = {name: _widened(array) for name, array in feeds.items()}
     values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

@@ -125,11 +125,12 @@ class Definition:
             first = self.add("Add", first, term, out=out if place == len(rest) - 1 else "")
         return first
 
-    def mean(self, value: str) -> str:
-        """Over the last axis, which stays."""
+    def mean(self, value: str, *axes: int) -> str:
+        """Over some axes, the last one unless others are given; they stay."""
+        along = axes or (-1,)
         if self.opset < 18:
-            return self.add("ReduceMean", value, axes=[-1], keepdims=1)
-        return self.add("ReduceMean", value, self.integers(-1), keepdims=1)
+            return self.add("ReduceMean", value, axes=list(along), keepdims=1)
+        return self.add("ReduceMean", value, self.integers(*along), keepdims=1)
 
     def name_for(self, operator: str) -> str:
         """A name for an output of the next node."""

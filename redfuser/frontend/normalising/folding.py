@@ -16,6 +16,7 @@ from redfuser.frontend.normalising.branches import take_branch
 from redfuser.frontend.normalising.copies import copies_input
 from redfuser.frontend.normalising.deprecated import define_withdrawn, is_withdrawn
 from redfuser.frontend.normalising.expansion import expand, rename_inner
+from redfuser.frontend.normalising.mixed_norms import define_mixed, is_mixed
 from redfuser.frontend.normalising.names import FreshNames, rename_reads
 from redfuser.frontend.normalising.values import GraphValues
 
@@ -84,10 +85,10 @@ class _Folder:
                     self._add_constant(tensor)
                 pending += nodes[::-1]
                 continue
-            if is_withdrawn(node, opset_of(self.proto)):
-                nodes = define_withdrawn(node, self.values.types.__getitem__, opset_of(self.proto))
-                rename_inner(nodes, node, self.fresh)
-                pending += nodes[::-1]
+            written = self._uninferable(node)
+            if written is not None:
+                rename_inner(written, node, self.fresh)
+                pending += written[::-1]
                 continue
             self.values.infer(node)
             folded = self._fold(node)
@@ -104,6 +105,14 @@ class _Folder:
         del self.graph.node[:]
         self.graph.node.extend(kept)
         self._write_types()
+
+    def _uninferable(self, node: NodeProto) -> list[NodeProto] | None:
+        """What defines a node that ONNX's inference refuses, though it is right; None of all others."""
+        type_of, opset = self.values.types.__getitem__, opset_of(self.proto)
+        if is_withdrawn(node, opset):
+            return define_withdrawn(node, type_of, opset)
+        known = all(name in self.values.types for name in node.input)
+        return define_mixed(node, type_of, opset) if known and is_mixed(node, self.values.element_type) else None
 
     def _fold(self, node: NodeProto) -> list[Array] | None:
         """The node's outputs, if all its inputs are constant; None to keep it."""

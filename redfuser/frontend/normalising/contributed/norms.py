@@ -33,44 +33,83 @@ def _layer_norm(write: Definition, value: str, scale: str, shift: str, outputs: 
 
 
 def define_layer_norm(write: Definition) -> None:
-    """ONNX's own, which came in operator set 17 and meant the same before."""
+    """ONNX's own, which came in operator set 17, but for a type of scale and bias that need not be the input's."""
     own = {"axis": write.attribute("axis", -1), "epsilon": write.attribute("epsilon", SIMPLIFIED_EPSILON)}
     write.attribute("stash_type", 1)  # statistics are float32 at least
-    inputs, outputs = (list(filter(None, names)) for names in (write.node.input, write.node.output))
-    write.add_many("LayerNormalization", inputs, outputs, **own)
+    inputs, statistics = list(filter(None, write.node.input)), [write.output(1), write.output(2)]
+    while statistics and not statistics[-1]:
+        statistics.pop()
+    if len({write.element_type(place) for place in range(len(inputs))}) == 1:
+        write.add_many("LayerNormalization", inputs, [write.output(0), *statistics], **own)
+        return
+    wide = _Common(write)
+    results = [wide.place, *statistics]
+    write.add_many("LayerNormalization", [wide.input(place) for place in range(len(inputs))], results, **own)
+    wide.round()
+
+
+class _Common:
+    """Input and scale in the wider of their types, float32 at least; the result rounded once, to the scale's."""
+
+    def __init__(self, write: Definition) -> None:
+        from onnx import TensorProto
+
+        self._write, self._kind = write, write.element_type(1)
+        double = TensorProto.DOUBLE in (write.element_type(0), self._kind)
+        self.kind = int(TensorProto.DOUBLE if double else TensorProto.FLOAT)
+        self.place = write.output(0) if self._kind == self.kind else f"{write.output(0)}/wide"
+
+    def input(self, place: int) -> str:
+        """One in the wide type."""
+        name = self._write.input(place)
+        return name if self._write.element_type(place) == self.kind else self._write.add("Cast", name, to=self.kind)
+
+    def round(self) -> None:
+        """The output from its place."""
+        if self._kind != self.kind:
+            self._write.add("Cast", self.place, out=self._write.output(0), to=self._kind)
 
 
 def define_skip_rms_norm(write: Definition) -> None:
-    """Input + skip + bias, divided by the root of its mean square; outputs as of SkipLayerNormalization, no mean."""
+    """Input + skip + bias, divided by the root of its mean square; outputs as of SkipLayerNormalization, no mean.
+
+    Half precision in float32, rounded once; the inverse root stays float32.
+    """
     if write.output(1):
         write.refuse("its output mean")
     total = write.total(write.input(0), write.input(1), write.input(3), out=write.output(3))
-    _rms_norm(write, total, write.input(2), EPSILON, write.output(2))
+    wide = Widened(write)
+    x, scale, result = wide.cast(total), wide.cast(write.input(2)), wide.place(write.output(0))
+    root = _rms_norm(write, x, scale, wide.kind, EPSILON, result)
+    if write.output(2):
+        write.add("Reciprocal", root, out=write.output(2))
+    wide.round(result, write.output(0))
 
 
 def define_rms_norm(write: Definition) -> None:
-    """The input divided by the root of its mean square along the last axis; outputs: it, the inverse root."""
+    """The input divided by the root of its mean square from an axis on, times a scale; outputs: it, the inverse root.
+
+    The scale's type need not be the input's.
+    """
     rank = len(write.shape(0))
-    axis = write.attribute("axis", -1)
-    if axis not in (-1, rank - 1):
-        write.refuse(f"axis {axis} of {rank}", "only the last axis is normalised: flatten the axes into one")
+    if not rank:
+        write.refuse("an input of unknown rank")
     write.attribute("stash_type", 1)  # statistics are float32 at least
-    _rms_norm(write, write.input(0), write.input(1), SIMPLIFIED_EPSILON, write.output(1))
+    wide, axes = _Common(write), range(write.attribute("axis", -1) % rank, rank)
+    root = _rms_norm(write, wide.input(0), wide.input(1), wide.kind, SIMPLIFIED_EPSILON, wide.place, axes)
+    if write.output(1):
+        write.add("Reciprocal", root, out=write.output(1))
+    wide.round()
 
 
-def _rms_norm(write: Definition, value: str, scale: str, epsilon: float, inverse: str) -> None:
-    """Half precision in float32, rounded once; the inverse root stays float32."""
-    wide = Widened(write)
-    x = wide.cast(value)
-    square = write.add(
-        "Add", write.mean(write.add("Mul", x, x)), write.number(write.attribute("epsilon", epsilon), wide.kind)
-    )
-    root = write.add("Sqrt", square)
-    if inverse:
-        write.add("Reciprocal", root, out=inverse)
-    scaled = wide.place(write.output(0))
-    write.add("Mul", write.add("Div", x, root), wide.cast(scale), out=scaled)
-    wide.round(scaled, write.output(0))
+def _rms_norm(
+    write: Definition, x: str, scale: str, kind: int, epsilon: float, result: str, axes: Sequence[int] = (-1,)
+) -> str:
+    """All in one type; gives the root."""
+    mean = write.mean(write.add("Mul", x, x), *axes)
+    root = write.add("Sqrt", write.add("Add", mean, write.number(write.attribute("epsilon", epsilon), kind)))
+    write.add("Mul", write.add("Div", x, root), scale, out=result)
+    return root
 
 
 def define_embed_layer_norm(write: Definition) -> None:

@@ -10,7 +10,7 @@ import pytest
 from redfuser.frontend import load_model, lower
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.normalise import OPSET
-from tests.frontend.normalising.contributed.checking import Inputs, agree, contributed, fused, normal, refused, saved
+from tests.frontend.normalising.contributed.checking import Inputs, agree, contributed, fused, normal, saved
 from tests.frontend.normalising.graphs import normalise
 from tests.frontend.running import loaded
 
@@ -79,10 +79,6 @@ def test_operator_sets_too_old_for_it_are_brought_up(operator: str, tmp_path: Pa
 def test_its_cascade_is_fused(tmp_path: Path) -> None:
     proto, _ = contributed("SimplifiedLayerNormalization", {"x": X, "g": ROW}, ["y"], ["g"], domain="")
     assert fused(proto, tmp_path) == ["norm"]
-
-
-def test_another_axis_is_refused() -> None:
-    refused(*contributed("SimplifiedLayerNormalization", {"x": X, "g": ROW}, ["y"], axis=1), "axis 1 of 3")
 
 
 def test_half_precision_is_normalised_in_single() -> None:
