@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from redfuser import oracle
+from redfuser.accuracy import compare
 from redfuser.errors import VerificationError
 from redfuser.oracle import run_float64, run_onnxruntime
 from tests.frontend.running import graph_of, single
@@ -236,3 +237,14 @@ def test_a_mask_for_all_queries_hides_later_keys_too_where_attention_is_causal()
     weights = np.exp(scores)
     results = run_float64(single("Attention", feeds, opset=23, is_causal=1), feeds)
     np.testing.assert_allclose(results["y0"], weights / weights.sum(-1, keepdims=True) @ wide, rtol=1e-12)
+
+
+def test_no_opinion_on_the_mean_of_nothing_counts_as_wrong() -> None:
+    """ONNX leaves it open; ONNX Runtime's is 0, that of the reference NaN."""
+    x = np.zeros((3, 0), np.float32)
+    proto = single("ReduceMean", {"x": x}, {"axes": np.array([1])})
+    exact, runtime = run_float64(proto, {"x": x})["y0"], run_onnxruntime(proto, {"x": x}, 1)["y0"]
+    assert np.isnan(exact).all() and not runtime.any()
+    for got in (np.full((3, 1), np.nan, np.float32), np.zeros((3, 1), np.float32)):
+        assert compare(got, exact, runtime, "float32").passed
+    assert not compare(np.full((3, 1), np.inf, np.float32), exact, runtime, "float32").passed

@@ -14,6 +14,7 @@ from redfuser.frontend.converters.common import (
     Inputs,
     constant,
     dtype_of,
+    extents_of,
     optional,
     rank_of,
     shape_of,
@@ -74,11 +75,19 @@ def convert_reduce_log_sum_exp(bb: relax.BlockBuilder, inputs: Inputs, attribute
 
 
 def _mean(data: relax.Expr, axes: list[int] | None, keep: bool) -> relax.Expr:
-    """TVM's mean, but of integers: those stay integers, rounded towards zero."""
-    if "float" in dtype_of(data):
+    """TVM's mean, but of integers: those stay integers, rounded towards zero.
+
+    Of no elements it is NaN, as that of ONNX's reference implementation and of NumPy is, or 0 of integers: ONNX leaves
+    it open.
+    """
+    shape, floats = extents_of(data), "float" in dtype_of(data)
+    reduced = [shape[axis] for axis in (range(len(shape)) if axes is None else axes)]
+    if any(isinstance(extent, int) and extent == 0 for extent in reduced):
+        nothing = R.sum(data, axes, keep)
+        return R.multiply(nothing, relax.const(math.nan, dtype_of(data))) if floats else nothing
+    if floats:
         return R.mean(data, axes, keep)
-    shape = shape_of(data)
-    count = math.prod(shape[axis] for axis in (range(len(shape)) if axes is None else axes))
+    count = math.prod(shape_of(data)[axis] for axis in (range(len(shape)) if axes is None else axes))
     return R.divide(R.sum(data, axes, keep), relax.const(count, dtype_of(data)))
 
 

@@ -68,3 +68,40 @@ def test_reductions_over_no_axes_still_map_each_element(operator: str, given: bo
 def test_log_sum_exp_of_infinities() -> None:
     x = np.array([[-INF, -INF, -INF], [INF, 0, 1], [100, 200, 300]], np.float32)
     check(single("ReduceLogSumExp", {"x": x}, {"axes": np.array([1])}, keepdims=0), {"x": x})
+
+
+@pytest.mark.parametrize("rows", [3, 300_000])  # folded, and computed by a kernel
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        *(("ReduceSum", 0), ("ReduceL1", 0), ("ReduceL2", 0), ("ReduceSumSquare", 0), ("ReduceProd", 1)),
+        *(("ReduceMax", -INF), ("ReduceMin", INF), ("ReduceLogSum", -INF), ("ReduceLogSumExp", -INF)),
+        ("ReduceMean", NAN),
+    ],
+)
+def test_reductions_of_nothing(operator: str, expected: float, rows: int) -> None:
+    """What ONNX says of an empty set; of the mean it says nothing."""
+    x = np.zeros((rows, 0), np.float32)
+    proto = single(operator, {"x": x}, {"axes": np.array([1])}, opset=20)
+    got = lower_and_run(proto, {"x": x})[0]
+    assert np.array_equal(got, np.full((rows, 1), expected, np.float32), equal_nan=True)
+    assert np.array_equal(run_float64(proto, {"x": x})["y0"], got, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"), [("ReduceMax", -(2**31)), ("ReduceMin", 2**31 - 1), ("ReduceMean", 0)]
+)
+def test_reductions_of_no_integers(operator: str, expected: int) -> None:
+    x = np.zeros((300_000, 0), np.int32)
+    got = lower_and_run(single(operator, {"x": x}, {"axes": np.array([1])}, opset=20), {"x": x})[0]
+    assert np.array_equal(got, np.full((300_000, 1), expected))
+
+
+def test_products_over_nothing() -> None:
+    feeds = {"x": np.zeros((300, 0), np.float32), "w": np.zeros((0, 5), np.float32), "c": normal(300, 5)}
+    assert np.array_equal(lower_and_run(single("Gemm", feeds), feeds)[0], feeds["c"])
+
+
+def test_an_empty_axis_that_is_not_reduced() -> None:
+    x = np.zeros((0, 4), np.float32)
+    assert lower_and_run(single("ReduceSum", {"x": x}, {"axes": np.array([1])}), {"x": x})[0].shape == (0, 1)
