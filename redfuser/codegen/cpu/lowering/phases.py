@@ -25,7 +25,7 @@ from redfuser.codegen.cpu.lowering.lengths import narrower, stream_lengths
 from redfuser.codegen.cpu.lowering.loops import Loops
 from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, make_nest, merge_products
 from redfuser.codegen.cpu.lowering.normal import never_subnormal
-from redfuser.codegen.cpu.lowering.prefetch import Prefetch, plan_prefetches
+from redfuser.codegen.cpu.lowering.prefetch import Prefetch, plan_matrices, plan_prefetches
 from redfuser.codegen.cpu.lowering.region import Region, Span, whole
 from redfuser.codegen.cpu.lowering.staging import Staging, axes_of_phase
 from redfuser.codegen.cpu.lowering.strides import Strides
@@ -37,7 +37,7 @@ from redfuser.codegen.cpu.values.nontemporal import fenced
 from redfuser.expr import Axis, Const, Expr, Tensor, index, loads, op, substitute
 from redfuser.extents import is_symbolic, least, most
 from redfuser.indexing import linear
-from redfuser.tile.ir import Phase, Statement, Store, Stream, Tile
+from redfuser.tile.ir import Phase, Reduce, Statement, Store, Stream, Tile
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
@@ -76,6 +76,7 @@ class PhaseWriter:
         staging = Staging(split_centres(self.phase, self.lanes), self.machine, self.lanes, tiles)
         self.staged, self.layouts = staging.run(), staging.layouts
         self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine, self.uncached)
+        self.matrices = plan_matrices(self.staged, self.layouts, self.machine)
         self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
         if any(tile.axis.extent == 0 for tile in grid):
             return
@@ -210,6 +211,8 @@ class PhaseWriter:
                 self.loops.write([make_nest(leaf, Strides(self.layouts, left), self.lanes)], part)
             else:
                 pending.append(make_nest(leaf, strides, self.lanes))
+                if isinstance(leaf, Reduce) and leaf in self.matrices:
+                    pending.append(replace(pending[-1], leaf=self.matrices[leaf]))
         ahead = [make_nest(prefetch, strides, self.lanes) for prefetch in prefetches]
         self.loops.write(_beside(ahead, pending), region)
 

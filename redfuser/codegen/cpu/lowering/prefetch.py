@@ -1,13 +1,14 @@
-"""Prefetching for row kernels: while one pass computes, memory for what comes next is brought closer.
+"""Prefetching for what waits for memory: while one pass computes, memory for what comes next is brought closer.
 
-A row kernel reads a row, computes on it in cache and writes it: without help, memory and processor take turns. So a
-prefetch stands beside the work on as many points, in one loop with it: a burst of them makes the processor wait.
+A row kernel reads a row, computes on it in cache and writes it, and decoding takes a tile of keys and one of values in
+turn: without help, memory and processor take turns. So a prefetch stands beside the work on as many points, in one loop
+with it: a burst of them makes the processor wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from redfuser.codegen.cpu.lowering.storage import Layout
@@ -17,7 +18,7 @@ from redfuser.codegen.cpu.values.builder import arithmetic
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, index, op, substitute
 from redfuser.extents import most
-from redfuser.tile.ir import Contract, Map, Phase, Reduce, Store, Stream
+from redfuser.tile.ir import Contract, Map, Phase, Reduce, Statement, Store, Stream
 
 #: A shorter row is brought into the first-level cache, where it leaves room for the present one. A longer one would
 #: push that out; and is long enough to be read ahead of from the second level.
@@ -85,6 +86,62 @@ def _next_block(load: Load, phase: Phase, lanes: Axis, strides: Strides) -> Pref
     indices = tuple(substitute(i, {row.axis: ahead}) for i in load.indices)
     short = most(lanes.extent) * numpy_dtype(load.tensor.dtype).itemsize < SHORT_BYTES
     return Prefetch(load.tensor, (lanes,), indices, write=False, nearest=short)
+
+
+@dataclass(frozen=True)
+class _MatrixRead:
+    """A reduction that reads rows of a matrix, each element once: ``across`` is the axis that neighbours lie along."""
+
+    reduction: Reduce
+    load: Load
+    across: Axis
+
+
+def plan_matrices(phase: Phase, layouts: Mapping[Tensor, Layout], machine: Machine) -> dict[Reduce, Prefetch]:
+    """What reductions over matrices do for each other: beside one, the tile that the next will read is brought.
+
+    Where tiles are multiplied, arithmetic hides what memory takes.
+    """
+    sizes = {tile.axis: tile.size for tile in phase.grid}
+    planned: dict[Reduce, Prefetch] = {}
+    for stream in (item for item in phase.body if isinstance(item, Stream)):
+        strides = Strides(layouts, {**sizes, stream.axis: stream.tile})
+        multiplies = any(isinstance(s, Contract) for s in stream.body)
+        reads = [] if multiplies else [r for s in stream.body if (r := _matrix_read(s, stream, strides)) is not None]
+        for read, after in zip(reads, [*reads[1:], *reads[:1]], strict=True):
+            wide = read.across.extent == after.across.extent
+            if len(reads) > 1 and wide and _large(after.load.tensor, machine):
+                planned[read.reduction] = _next_tile(read, after, stream, later=after is reads[0])
+    return planned
+
+
+def _matrix_read(statement: Statement, stream: Stream, strides: Strides) -> _MatrixRead | None:
+    if not isinstance(statement, Reduce):
+        return None
+
+    def wide(axes: Iterable[Axis]) -> frozenset[Axis]:
+        return frozenset(a for a in axes if strides.sizes.get(a, most(a.extent)) > 1)
+
+    for load in value_loads(statement.value):
+        axes = wide(axes_of(load))
+        others = axes - {stream.axis}
+        if load.tensor in strides.layouts or len(others) != 1 or axes != wide(statement.space):
+            continue
+        (across,) = others
+        along = replace(strides, sizes={**strides.sizes, across: most(across.extent)})
+        if all(map(arithmetic, load.indices)) and along.of_load(load, across) == 1:
+            return _MatrixRead(statement, load, across)
+    return None
+
+
+def _next_tile(read: _MatrixRead, after: _MatrixRead, stream: Stream, later: bool) -> Prefetch:
+    """What ``after`` reads, at the points of ``read``; ``later`` in the stream's next tile."""
+    places: dict[Expr, Expr] = {after.across: read.across}
+    if later:
+        ahead = op("add", stream.axis, index(stream.tile))
+        places[stream.axis] = op("min", ahead, index(stream.axis.extent - 1))
+    indices = tuple(substitute(i, places) for i in after.load.indices)
+    return Prefetch(after.load.tensor, read.reduction.space, indices, write=False, nearest=False)
 
 
 def _large(tensor: Tensor, machine: Machine) -> bool:

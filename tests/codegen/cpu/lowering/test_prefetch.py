@@ -14,8 +14,8 @@ from tvm.tirx.stmt_functor import post_order_visit
 from redfuser.codegen.cpu import generate
 from redfuser.expr import axis
 from redfuser.targets import CpuTarget
-from tests.codegen.cpu.programs import run, target
-from tests.tile.build import Rows, program, random_inputs
+from tests.codegen.cpu.programs import assert_matches, run, target
+from tests.tile.build import Attention, Rows, program, random_inputs
 
 
 def small_caches() -> CpuTarget:
@@ -91,3 +91,25 @@ def test_prefetching_changes_nothing() -> None:
     x = inputs["x"].astype(np.float64)
     exact = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * inputs["gain"]
     np.testing.assert_allclose(got, exact, atol=1e-5)
+
+
+def decoding(device: CpuTarget, queries: int = 1, dim: int = 16, v_dim: int = 16) -> set[tuple[str, int, int]]:
+    """What attention of some queries, all in one tile, to 256 keys prefetches."""
+    attention = Attention(q_len=queries, kv_len=256, dim=dim, v_dim=v_dim, mask="none").cascade()
+    return set(prefetches(generate(program(attention, "single-segment", i=queries, j=32), device).body))
+
+
+def test_decoding_brings_values_while_it_reads_keys_and_the_next_keys_while_it_reads_values() -> None:
+    assert decoding(small_caches()) == {("k", 0, 2), ("v", 0, 2)}
+
+
+def test_matrices_are_not_prefetched_that_fit_the_cache_or_are_multiplied_or_have_rows_of_other_lengths() -> None:
+    assert not decoding(target("cpu-avx2"))
+    assert not decoding(small_caches(), queries=18)
+    assert not decoding(small_caches(), v_dim=24)
+
+
+@pytest.mark.parametrize("keys", [33, 8000, 8192])
+def test_prefetching_matrices_changes_nothing(keys: int) -> None:
+    attention = Attention(groups=2, q_len=1, kv_len=keys, dim=48, v_dim=48)
+    assert_matches(program(attention.cascade(), "single-segment", j=64), attention.inputs())
