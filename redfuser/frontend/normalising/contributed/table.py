@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed import activations, norms, products
 from redfuser.frontend.normalising.contributed.attention import define_attention
+from redfuser.frontend.normalising.contributed.multi_head import define_multi_head_attention
+from redfuser.frontend.normalising.contributed.rotary import define_rotary_embedding
 from redfuser.frontend.normalising.definition import Definition
 from redfuser.frontend.reading.walk import graphs_of
 
@@ -70,7 +72,9 @@ _DEFINITIONS: dict[str, Callable[[Definition], None]] = {
     "Gelu": activations.define_gelu,
     "LayerNormalization": norms.define_layer_norm,
     "MatMulInteger16": products.define_mat_mul_integer_16,
+    "MultiHeadAttention": define_multi_head_attention,
     "QuickGelu": activations.define_quick_gelu,
+    "RotaryEmbedding": define_rotary_embedding,
     "SimplifiedLayerNormalization": norms.define_rms_norm,
     "SkipLayerNormalization": norms.define_skip_layer_norm,
     "SkipSimplifiedLayerNormalization": norms.define_skip_rms_norm,
