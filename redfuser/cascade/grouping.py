@@ -7,8 +7,9 @@ elements, read a common element at the same place along the axis, and no other r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_extent
@@ -16,6 +17,11 @@ from redfuser.cascade.graph import Definition, Graph
 from redfuser.expr import Axis, Expr, Op, axes_of, axis, loads, substitute
 from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
+
+#: Why a product of two tensors stands apart from the norms of both.
+CROSSED = Reason(
+    "crossed-rows", "results of different rows meet: each would be folded again for every row of the other"
+)
 
 
 @dataclass
@@ -51,7 +57,11 @@ def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
         if not definition.is_reduction:
             continue
         owner[name] = [name]
-        for source in row_dependencies(graph, ancestry, definition):
+        sources = row_dependencies(graph, ancestry, definition)
+        if _cross(sources.values()):
+            result.refused += [((source, name), CROSSED) for source in sources]
+            continue
+        for source in sources:
             if owner[source] is owner[name]:
                 result.links.append((source, name))
                 continue
@@ -121,13 +131,21 @@ def _lists_folded(graph: Graph, definition: Definition) -> tuple[str, ...]:
     return tuple(found)
 
 
-def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -> tuple[str, ...]:
-    """Reductions that ``definition``'s map loads at an index free of its reduced axes, nearest first.
+def _cross(rows: Iterable[frozenset[Axis]]) -> bool:
+    """Whether two results keep rows that neither has all of: those of queries and keys, in their product."""
+    kept = list(rows)
+    return any(not (a <= b or b <= a) for a, b in combinations(kept, 2))
+
+
+def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -> dict[str, frozenset[Axis]]:
+    """Reductions that ``definition``'s map loads at an index free of its reduced axes, nearest first, and their rows.
+
+    The rows of a result are the axes of ``definition`` that it is loaded at.
 
     The search doesn't look behind a tensor that another reduction on the way here also reads: whatever lies
     behind it is separated from ``definition`` by that reduction. This keeps it local in a residual network.
     """
-    found: dict[str, None] = {}
+    found: dict[str, frozenset[Axis]] = {}
     seen: set[tuple[str, frozenset[int]]] = set()
     folded = frozenset(definition.reduced)
     pending: list[tuple[Expr, dict[Axis, Expr]]] = [(definition.body, {})]
@@ -145,10 +163,10 @@ def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -
             seen.add((name, touched))
             if source.is_reduction:
                 if not touched:
-                    found.setdefault(name)
+                    found[name] = frozenset().union(*map(axes_of, indices))
             elif not ancestry.readers[name] & above & ~ancestry.mask(found):
                 pending.append((source.body, dict(zip(source.axes, indices, strict=True))))
-    return tuple(found)
+    return found
 
 
 def _refusal(

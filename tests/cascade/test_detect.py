@@ -258,23 +258,41 @@ def test_chain_of_layers_gives_one_cascade_each(layers: int) -> None:
 
 
 def test_what_only_the_rest_of_a_group_held_together_falls_apart() -> None:
-    """Norms of queries and keys, whose product reads them turned by half (RoPE) and so has no place beside them."""
+    """Norms of two vectors, whose product reads them turned by half (RoPE) and so has no place beside them."""
     g = GraphBuilder()
     r, c, k = axis("r", 8), axis("c", 8), axis("k", 8)
-    scaled, turned = [], []
+    turned = []
     for name in ("q", "k"):
         x = g.input(name, 8, 8)
         s = g.define(f"s{name}", (r,), op("mul", at(x, r, k), at(x, r, k)), "sum", (k,))
         n = g.define(f"n{name}", (r, c), op("div", at(x, r, c), at(s, r)))
         low = op("lt", c, index(4))
         halves = op("select", low, at(n, r, op("add", c, index(4))), at(n, r, op("sub", c, index(4))))
-        scaled.append(n)
         turned.append(g.define(f"t{name}", (r, c), op("add", at(n, r, c), halves)))
-    m = axis("m", 8)
-    dot = g.define("dot", (r, m), op("mul", at(turned[0], r, k), at(turned[1], m, k)), "sum", (k,))
+    dot = g.define("dot", (r,), op("mul", at(turned[0], r, k), at(turned[1], r, k)), "sum", (k,))
     found = detect(g.graph(dot))
     assert [(cascade.name, len(cascade.reductions)) for cascade in found.cascades] == [("norm_0", 1), ("norm_1", 1)]
     assert [(b.cascade, b.onnx_nodes, b.reason.code) for b in found.boundaries] == [
         ("norm_0", ("node_dot",), "guarded-load"),
         ("norm_1", ("node_dot",), "guarded-load"),
     ]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_product_of_two_norms_is_not_folded_with_them(same: bool) -> None:
+    """Norms of queries and keys, then their product: each norm would be made again for every row of the other."""
+    g = GraphBuilder()
+    r, c, k = axis("r", 8), axis("c", 8), axis("k", 8)
+    m = r if same else axis("m", 8)
+    norms = []
+    for name in ("q", "k"):
+        x = g.input(name, 8, 8)
+        s = g.define(f"s{name}", (r,), op("mul", at(x, r, k), at(x, r, k)), "sum", (k,))
+        norms.append(g.define(f"n{name}", (r, c), op("div", at(x, r, c), at(s, r))))
+    dot = g.define("dot", (r,) if same else (r, m), op("mul", at(norms[0], r, k), at(norms[1], m, k)), "sum", (k,))
+    found = detect(g.graph(dot))
+    expected = [("moments_0", 3)] if same else [("norm_0", 1), ("norm_1", 1)]
+    assert [(cascade.name, len(cascade.reductions)) for cascade in found.cascades] == expected
+    assert [(b.cascade, b.onnx_nodes, b.reason.code) for b in found.boundaries] == (
+        [] if same else [("norm_0", ("node_dot",), "crossed-rows"), ("norm_1", ("node_dot",), "crossed-rows")]
+    )
