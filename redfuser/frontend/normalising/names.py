@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from redfuser.frontend.reading.walk import names_defined
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import FunctionProto, GraphProto, NodeProto
 
 
 class FreshNames:
-    """Hands out each name once, and none that a value of the graph has."""
+    """Hands out each name once, and none that a value of the graph or function has."""
 
-    def __init__(self, graph: GraphProto) -> None:
-        self._taken = set(names_defined(graph))
+    def __init__(self, body: GraphProto | FunctionProto) -> None:
+        self._taken = set(names_defined(body))
 
     def take(self, wanted: str) -> str:
         """The name wanted, with a number behind it if it is taken."""

@@ -67,6 +67,7 @@ def inline_functions(proto: ModelProto) -> ModelProto:
 
     if not proto.functions:
         return proto
+    flatten(proto, ["Hardmax"])
     newest = max(map(opset_of, proto.functions))
     raised = convert(proto, newest) if newest > opset_of(proto) else proto
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from redfuser.errors import ModelError
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
 def nodes_of(proto: ModelProto) -> Iterator[NodeProto]:
@@ -58,10 +58,11 @@ def names_read(node: NodeProto) -> Iterator[str]:
                 yield from names_read(inner)
 
 
-def names_defined(graph: GraphProto) -> Iterator[str]:
-    """Every name that a graph gives to a value, those of its subgraphs included."""
-    yield from (value.name for value in (*graph.input, *graph.initializer))
-    for node in graph.node:
+def names_defined(body: GraphProto | FunctionProto) -> Iterator[str]:
+    """Every name that a graph or function gives to a value, those of its subgraphs included."""
+    yield from (value if isinstance(value, str) else value.name for value in body.input)
+    yield from (tensor.name for tensor in getattr(body, "initializer", ()))
+    for node in body.node:
         yield from filter(None, node.output)
         for attribute in node.attribute:
             for inner in _graphs(attribute):
@@ -70,6 +71,15 @@ def names_defined(graph: GraphProto) -> Iterator[str]:
 
 def _graphs(attribute: AttributeProto) -> list[GraphProto]:
     return ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
+
+
+def bodies_of(body: GraphProto | FunctionProto) -> Iterator[GraphProto | FunctionProto]:
+    """A graph or function, and every subgraph of it."""
+    yield body
+    for node in body.node:
+        for attribute in node.attribute:
+            for inner in _graphs(attribute):
+                yield from bodies_of(inner)
 
 
 def graphs_of(proto: ModelProto) -> Iterator[GraphProto]:
