@@ -14,14 +14,17 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 
+from redfuser.bench.sides import Side, onnx_runtime
 from redfuser.bench.timing import interleaved
+from redfuser.oracle import run_onnxruntime
 from redfuser.threads import use_threads
 
 
@@ -44,9 +47,12 @@ def main() -> None:
         ours, feeds = kept_model(path, arguments) if arguments.keep else compile_model(path, arguments)
         if arguments.compile_only:
             return
-        peer = onnx_runtime(path, arguments.threads)
-    check(ours.run(feeds), peer(feeds))
-    times = interleaved({"redfuser": lambda: ours.run(feeds), "onnxruntime": lambda: peer(feeds)}, arguments.rounds)
+        proto = onnx.load(path)
+    check(ours.run(feeds), run_onnxruntime(proto, feeds, arguments.threads))
+    peer = onnx_runtime(proto, feeds, arguments.threads)
+    if peer is None:
+        raise SystemExit("onnxruntime isn't installed")
+    times = interleaved({"redfuser": ours.in_place(feeds), "onnxruntime": peer}, arguments.rounds)
     for name, taken in times.items():
         print(f"{name:12} median {statistics.median(taken) * 1e3:8.3f} ms   least {min(taken) * 1e3:8.3f} ms")
     ratio = statistics.median(times["onnxruntime"]) / statistics.median(times["redfuser"])
@@ -65,12 +71,17 @@ class Compiled:
         self.machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Call ``main``; inputs are copied in and results out, as with ONNX Runtime."""
-        from tvm.runtime import tensor
-
-        result = self.machine["main"](*[tensor(feeds[name]) for name in self.names])
+        """Call ``main`` once."""
+        result = self.in_place(feeds)()
         results = [result] if hasattr(result, "numpy") else list(result)
         return {name: array.numpy() for name, array in zip(self.outputs, results, strict=True)}
+
+    def in_place(self, feeds: Mapping[str, np.ndarray]) -> Side:
+        """A call of ``main`` on tensors that are in place; like the peer's, its results aren't copied."""
+        from tvm.runtime import tensor
+
+        arguments = [tensor(feeds[name]) for name in self.names]
+        return lambda: self.machine["main"](*arguments)
 
 
 @contextmanager
@@ -137,19 +148,10 @@ def compile_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, 
     return ours, random_inputs(compiled.inputs, 0)
 
 
-def onnx_runtime(model: Path, threads: int) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
-    """A session that optimises all it can."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return lambda feeds: list(session.run(None, dict(feeds)))
-
-
-def check(ours: Mapping[str, np.ndarray], theirs: list[np.ndarray]) -> None:
+def check(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> None:
     """Print how far the results are apart."""
-    for (name, mine), other in zip(ours.items(), theirs, strict=True):
+    for name, mine in ours.items():
+        other = theirs[name]
         if other.dtype.kind == "f":
             print(f"{name}: largest difference {np.abs(mine.astype('f8') - other.astype('f8')).max():.2e}")
 
@@ -169,10 +171,10 @@ def print_kernels(ours: Compiled, feeds: Mapping[str, np.ndarray], rows: int) ->
             times.setdefault(name, []).append(time.perf_counter() - started)
         return int(VMInstrumentReturnKind.NO_OP)
 
-    runs = 9
+    runs, call = 9, ours.in_place(feeds)
     ours.machine.set_instrument(instrument)
     for _ in range(runs):
-        ours.run(feeds)
+        call()
     whole = {name: statistics.median(taken) * len(taken) / runs for name, taken in times.items()}
     print(f"kernels: {sum(whole.values()) * 1e3:.3f} ms")
     for name, seconds in sorted(whole.items(), key=lambda item: -item[1])[:rows]:
