@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from redfuser.frontend.model import opset_of
-from redfuser.frontend.normalising.contributed import activations, norms, products
+from redfuser.frontend.normalising.contributed import activations, norms, products, quantised
 from redfuser.frontend.normalising.contributed.attention import define_attention
+from redfuser.frontend.normalising.contributed.group_query import define_group_query_attention
 from redfuser.frontend.normalising.contributed.multi_head import define_multi_head_attention
 from redfuser.frontend.normalising.contributed.rotary import define_rotary_embedding
 from redfuser.frontend.normalising.definition import Definition
@@ -64,15 +65,21 @@ _DEFINITIONS: dict[str, Callable[[Definition], None]] = {
     "Attention": define_attention,
     "BiasAdd": products.define_bias_add,
     "BiasGelu": activations.define_bias_gelu,
+    "DequantizeLinear": quantised.define_dequantize,
+    "DynamicQuantizeMatMul": quantised.define_dynamic_quantize_mat_mul,
     "EmbedLayerNormalization": norms.define_embed_layer_norm,
     "FastGelu": activations.define_fast_gelu,
     "FusedConv": products.define_fused_conv,
     "FusedGemm": products.define_fused_gemm,
     "FusedMatMul": products.define_fused_mat_mul,
     "Gelu": activations.define_gelu,
+    "GroupQueryAttention": define_group_query_attention,
     "LayerNormalization": norms.define_layer_norm,
     "MatMulInteger16": products.define_mat_mul_integer_16,
+    "MatMulIntegerToFloat": quantised.define_mat_mul_integer_to_float,
+    "MatMulNBits": quantised.define_mat_mul_n_bits,
     "MultiHeadAttention": define_multi_head_attention,
+    "QuantizeLinear": quantised.define_quantize,
     "QuickGelu": activations.define_quick_gelu,
     "RotaryEmbedding": define_rotary_embedding,
     "SimplifiedLayerNormalization": norms.define_rms_norm,
