@@ -15,7 +15,7 @@ from models import reductions
 from models.attention import attention
 from redfuser.accuracy import compare
 from redfuser.artifact.load import LoadedModel
-from redfuser.errors import UnsupportedOperatorError, VerificationError
+from redfuser.errors import VerificationError
 from redfuser.frontend import load_model
 from redfuser.oracle import run_float64, run_onnxruntime
 from redfuser.samples import random_inputs
@@ -36,6 +36,7 @@ CASES: dict[str, tuple[ModelProto, Names]] = {
     "inertia": (reductions.inertia(), {name: ROWS["x"] for name in ("mass", "x", "y")}),
     "layer norm": (reductions.layer_norm(), {"x": {0: "rows"}}),
     "rms norm": (reductions.rms_norm(), {"x": {0: "rows"}}),
+    "routing": (reductions.routing(), {"x": {0: "tokens"}}),
     "attention": (attention(), SELF),
     "cross attention": (attention("divided"), CROSS),
     "boolean mask": (attention("eager", mask="boolean"), MASKED),
@@ -85,15 +86,6 @@ def test_the_verdict_is_that_of_the_static_model(name: str, tmp_path: Path) -> N
     assert static and [(c.kind, c.exactness) for c in dynamic] == [(c.kind, c.exactness) for c in static]
 
 
-def test_an_operator_that_needs_static_shapes_says_which_to_fix(tmp_path: Path) -> None:
-    onnx.save(symbolic(reductions.routing(), {"x": {0: "tokens"}}), tmp_path / "routing.onnx")
-    with pytest.raises(
-        UnsupportedOperatorError, match=r"TopK .* the symbolic dimension tokens must be fixed"
-    ) as caught:
-        library.analyze(tmp_path / "routing.onnx")
-    assert "--dim tokens=N" in caught.value.hint
-
-
 def compiled(name: str, folder: Path) -> tuple[ModelProto, LoadedModel]:
     proto, names = CASES[name]
     proto = symbolic(proto, names)
@@ -121,7 +113,7 @@ def _baseline(proto: ModelProto, inputs: Mapping[str, np.ndarray]) -> Mapping[st
         return {}
 
 
-@pytest.mark.parametrize("name", ["softmax", "variance", "layer norm", "decoding"])
+@pytest.mark.parametrize("name", ["softmax", "variance", "layer norm", "routing", "decoding"])
 def test_one_artifact_for_all_sizes(name: str, tmp_path: Path) -> None:
     check(*compiled(name, tmp_path))
 

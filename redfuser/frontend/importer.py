@@ -22,7 +22,7 @@ from redfuser.frontend.converters.common import Attributes, Inputs
 from redfuser.frontend.element_types import held_array, held_type
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, constant_sizes, evaluate, objects
-from redfuser.frontend.symbols import Symbols, TooLarge
+from redfuser.frontend.symbols import OutOfRange, Symbols
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _MARK = re.compile(r"node(\d+)_output\d+$")
@@ -39,12 +39,12 @@ def import_graph(
 
     Raises:
         UnsupportedOperatorError: an operator has no converter, or its converter refuses this use of it.
-        TooLarge: a symbolic dimension has sizes that the model doesn't take.
+        OutOfRange: a symbolic dimension has sizes that the model doesn't take.
     """
     importer = _Importer(symbols or Symbols({}), weights or {})
     try:
         return importer.from_onnx(proto.graph, opset_of(proto))
-    except (UnsupportedOperatorError, TooLarge):
+    except (UnsupportedOperatorError, OutOfRange):
         importer.bb._end_block()  # TVM prints a warning about a block left open
         raise
 
@@ -163,7 +163,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             }
             result = convert(self.bb, inputs, attributes)
             return self._separate(self.bb.normalize(result) if isinstance(result, relax.Expr) else result)
-        except TooLarge:
+        except OutOfRange:
             raise
         except Exception as error:
             # Converters refuse with whatever exception comes to hand, assertions included.

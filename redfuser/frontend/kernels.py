@@ -5,12 +5,16 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+#: A number of elements: an integer, or an expression that is known on the call.
+Extent = int | tvm.tirx.PrimExpr
 
-def _extent(value: int) -> tvm.tirx.IntImm:
-    return tvm.tirx.IntImm("int64", value)
+
+def _extent(value: Extent, name: str) -> tvm.tirx.PrimExpr:
+    """An extent of a buffer: what is known on the call gets a variable, which takes the argument's."""
+    return tvm.tirx.IntImm("int64", value) if isinstance(value, int) else tvm.tirx.Var(name, "int64")
 
 
-def top_k(rows: int, width: int, k: int, dtype: str, largest: bool, last: bool = False) -> tvm.tirx.PrimFunc:
+def top_k(rows: Extent, width: Extent, k: int, dtype: str, largest: bool, last: bool = False) -> tvm.tirx.PrimFunc:
     """The k best of each row, best first, ties to the lowest index, NaN above every number.
 
     One reduction block over the row: a sorted list of k (value, index) pairs into which each element is inserted.
@@ -24,7 +28,7 @@ def top_k(rows: int, width: int, k: int, dtype: str, largest: bool, last: bool =
         largest: False for the smallest (NaN last).
         last: ties go to the highest index.
     """
-    n, w, kept = _extent(rows), _extent(width), _extent(k)
+    n, w, kept = _extent(rows, "rows"), _extent(width, "width"), _extent(k, "k")
     is_float = "float" in dtype
     annotations = {"redfuser.topk": k, "redfuser.largest": int(largest), "redfuser.last": int(last)}
 
@@ -64,7 +68,9 @@ def top_k(rows: int, width: int, k: int, dtype: str, largest: bool, last: bool =
     return kernel
 
 
-def cumulative_sum(shape: tuple[int, int, int], dtype: str, exclusive: bool, reverse: bool) -> tvm.tirx.PrimFunc:
+def cumulative_sum(
+    shape: tuple[Extent, Extent, Extent], dtype: str, exclusive: bool, reverse: bool
+) -> tvm.tirx.PrimFunc:
     """Running sums along the middle axis of a 3-D tensor.
 
     Args:
@@ -73,7 +79,7 @@ def cumulative_sum(shape: tuple[int, int, int], dtype: str, exclusive: bool, rev
         exclusive: leave out the element itself.
         reverse: sum from the end.
     """
-    outer, length, inner = map(_extent, shape)
+    outer, length, inner = map(_extent, shape, ("outer", "length", "inner"))
 
     @T.prim_func(private=True, s_tir=True)
     def kernel(data: T.Buffer((outer, length, inner), dtype), sums: T.Buffer((outer, length, inner), dtype)) -> None:

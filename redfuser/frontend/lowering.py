@@ -150,21 +150,22 @@ def lower_prepared(model: PreparedModel) -> LoweredModel:
 def _import(model: PreparedModel) -> tuple[IRModule, Symbols]:
     """The imported model; a dimension that was given no range gets the one that the model's own tables allow."""
     from redfuser.frontend.importer import import_graph
-    from redfuser.frontend.symbols import Symbols, TooLarge
+    from redfuser.frontend.symbols import OutOfRange, Symbols
 
     ranges = model.dims
     while True:
         symbols = Symbols(ranges)
         try:
             return import_graph(model.proto, symbols, model.weights), symbols
-        except TooLarge as limit:
-            bounds = ranges[limit.name]
-            if bounds != ANY_SIZE:
+        except OutOfRange as limit:
+            bounds, taken = ranges[limit.name], limit.taken
+            fitting = DimRange(max(bounds.low, taken.low), min(bounds.high, taken.high))
+            if model.dims[limit.name] != ANY_SIZE or fitting.low > fitting.high:
                 raise UsageError(
-                    f"--dim {limit.name}={bounds}: the model takes no more than {limit.high}",
-                    f"compile with --dim {limit.name}={min(bounds.low, limit.high)}:{limit.high}",
+                    f"--dim {limit.name}={bounds}: the model takes sizes of {taken} alone",
+                    f"compile with --dim {limit.name}={taken.clamp(bounds.low)}:{taken.clamp(bounds.high)}",
                 ) from limit
-            ranges = {**ranges, limit.name: DimRange(bounds.low, limit.high)}
+            ranges = {**ranges, limit.name: fitting}
 
 
 def _spec(name: str, value: object, symbols: Mapping[str, Var]) -> TensorSpec:

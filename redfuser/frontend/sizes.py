@@ -29,6 +29,7 @@ SHAPE_INPUTS: dict[str, frozenset[int]] = {
     "Range": frozenset([0, 1, 2]),
     "Reshape": frozenset([1]),
     "Slice": frozenset([1, 2, 3, 4]),
+    "Tile": frozenset([1]),
 }
 
 

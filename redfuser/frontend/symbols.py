@@ -9,16 +9,16 @@ import numpy as np
 from tvm import arith, tirx
 from tvm.ir import Range
 
-from redfuser.signature import DimRange
+from redfuser.signature import ANY_SIZE, DimRange
 
 
-class TooLarge(Exception):
-    """The model takes no more than ``high`` along a symbolic dimension."""
+class OutOfRange(Exception):
+    """The model doesn't take all sizes of a symbolic dimension, but some."""
 
-    def __init__(self, name: str, high: int) -> None:
-        super().__init__(f"dimension {name!r} is at most {high} here")
+    def __init__(self, name: str, taken: DimRange) -> None:
+        super().__init__(f"dimension {name!r} is one of {taken} here")
         self.name = name
-        self.high = high
+        self.taken = taken
 
 
 class Symbols:
@@ -72,19 +72,35 @@ class Symbols:
             return False
         raise ValueError(f"{condition} depends on the symbolic dimensions")
 
+    def at_least(self, extent: Any, count: int) -> bool:
+        """Whether an extent is ``count`` at least.
+
+        Raises:
+            OutOfRange: it is a symbolic dimension that may be less.
+            ValueError: it depends on several of them.
+        """
+        name = self._name(extent)
+        if name is not None and self.ranges[name].low < count:
+            raise OutOfRange(name, DimRange(count, ANY_SIZE.high))
+        return self.decide(extent >= count)
+
+    def _name(self, extent: Any) -> str | None:
+        """The name of the dimension that an extent is, if it is one."""
+        return next((n for n, v in self.variables.items() if isinstance(extent, tirx.Var) and v.same_as(extent)), None)
+
     def within(self, start: Any, extent: Any) -> Any:
         """A bound of a slice brought inside ``0 … extent``; negative ones count from the end.
 
         Raises:
-            TooLarge: it is a symbolic dimension that may exceed a static extent. ONNX would take less than asked for,
+            OutOfRange: it is a symbolic dimension that may exceed a static extent. ONNX would take less than asked for,
                 which no other part of the graph expects.
         """
         start, extent = self.simplify(start), self.simplify(extent)
         if isinstance(start, int) and start < 0:
             start = self.simplify(tirx.Max(expression(start + extent), expression(0)))
-        name = next((n for n, v in self.variables.items() if isinstance(start, tirx.Var) and v.same_as(start)), None)
+        name = self._name(start)
         if name is not None and isinstance(extent, int) and self.ranges[name].high > extent:
-            raise TooLarge(name, extent)
+            raise OutOfRange(name, DimRange(ANY_SIZE.low, extent))
         return self.simplify(tirx.Min(expression(start), expression(extent)))
 
 

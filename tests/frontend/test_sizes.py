@@ -119,9 +119,70 @@ def test_a_table_limits_a_dimension_that_was_given_no_range() -> None:
 
 def test_a_range_beyond_the_table_is_refused() -> None:
     proto = graph_of(positions(), {"x": (FLOAT, ["n", 3])}, ["y"], TABLE)
-    with pytest.raises(UsageError, match="no more than 8") as caught:
+    with pytest.raises(UsageError, match="sizes of 1:8 alone") as caught:
         lower(loaded(proto), {"n": DimRange(1, 9)})
     assert caught.value.hint == "compile with --dim n=1:8"
+
+
+def test_the_best_few_need_as_many() -> None:
+    best = [node("TopK", ["x", "k"], ["y", "places"], axis=1)]
+    feeds = [{"x": np.sin(ramp(*shape))} for shape in ((2, 4), (1, 4), (3, 50))]
+    lowered = check(best, {"x": (FLOAT, ["a", "b"])}, feeds, {"k": np.array([4])})
+    assert lowered.dims == {"a": ANY_SIZE, "b": DimRange(4, ANY_SIZE.high)}
+    with pytest.raises(UsageError, match="--dim b=1:9: the model takes sizes of 4:65536 alone") as caught:
+        lower(loaded(graph_of(best, {"x": (FLOAT, ["a", "b"])}, ["y"], {"k": np.array([4])})), {"b": DimRange(1, 9)})
+    assert caught.value.hint == "compile with --dim b=4:9"
+
+
+def test_two_limits_of_one_dimension() -> None:
+    nodes = [*positions()[:-1], node("Add", ["x", "rows"], ["z"]), node("TopK", ["z", "k"], ["y", "at"], axis=0)]
+    constants = {**TABLE, "k": np.array([2])}
+    lowered = check(nodes, {"x": (FLOAT, ["n", 3])}, [{"x": ramp(8, 3)}, {"x": ramp(2, 3)}], constants)
+    assert lowered.dims == {"n": DimRange(2, 8)}
+
+
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+def test_the_place_of_an_extremum_of_any_length(operator: str) -> None:
+    feeds = [{"x": np.sin(ramp(*shape))} for shape in ((2, 7), (1, 1), (3, 50))]
+    check([node(operator, ["x"], ["y"], axis=1, keepdims=0)], {"x": (FLOAT, ["a", "b"])}, feeds)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_running_sums_of_any_length(axis: int) -> None:
+    feeds = [{"x": ramp(*shape) - 9} for shape in ((2, 7, 5), (1, 1, 5), (3, 20, 5))]
+    constants = {"axis": np.array(axis)}
+    check([node("CumSum", ["x", "axis"], ["y"], reverse=1)], {"x": (FLOAT, ["a", "b", 5])}, feeds, constants)
+
+
+@pytest.mark.parametrize("target", [[3, 1, 1], [1, 1]])
+def test_an_expand_to_constants(target: list[int]) -> None:
+    nodes = [node("Abs", ["x"], ["z"]), node("Expand", ["z", "target"], ["y"])]
+    check(nodes, {"x": (FLOAT, ["a", "b"])}, [{"x": ramp(2, 5)}, {"x": ramp(1, 1)}], {"target": np.array(target)})
+
+
+def test_repetitions_by_a_size() -> None:
+    nodes = [
+        node("Shape", ["x"], ["n"], start=0, end=1),
+        node("Concat", ["n", "two", "one"], ["repeats"], axis=0),
+        node("Tile", ["table", "repeats"], ["tiled"]),
+        node("Tile", ["x", "twice"], ["double"]),
+        node("Add", ["tiled", "double"], ["y"]),
+    ]
+    constants = {
+        "two": np.array([2]), "one": np.array([1]), "table": ramp(2, 3, 4), "twice": np.array([2, 2, 1]),
+    }  # fmt: skip
+    feeds = [{"x": ramp(2, 3, 4)}, {"x": ramp(1, 3, 4)}, {"x": ramp(5, 3, 4)}]
+    check(nodes, {"x": (FLOAT, ["n", 3, 4])}, feeds, constants)
+
+
+def test_a_cut_and_a_cast_of_symbolic_dimensions() -> None:
+    nodes = [
+        node("Pad", ["x", "amounts"], ["longer"]),
+        node("Cast", ["longer"], ["bytes"], to=TensorProto.INT8),
+        node("Cast", ["bytes"], ["y"], to=FLOAT),
+    ]
+    feeds = [{"x": ramp(2, 7)}, {"x": ramp(1, 2)}]
+    check(nodes, {"x": (FLOAT, ["a", "b"])}, feeds, {"amounts": np.array([0, 2, 1, -1])})
 
 
 def test_unnamed_dimensions_are_distinct() -> None:
@@ -137,3 +198,11 @@ def test_shapes_that_need_a_fixed_dimension_say_so() -> None:
     with pytest.raises(UnsupportedOperatorError, match="Add") as caught:
         lower(loaded(proto))
     assert "--dim a=N" in caught.value.hint
+
+
+def test_an_operator_that_needs_a_static_axis_says_which_dimension_to_fix() -> None:
+    norm = [node("LayerNormalization", ["x", "scale"], ["y"])]
+    proto = graph_of(norm, {"x": (FLOAT, ["a", "b"])}, ["y"], {"scale": ramp(4)})
+    with pytest.raises(UnsupportedOperatorError, match=r"LayerNormalization .* dimension b must be fixed") as caught:
+        lower(loaded(proto))
+    assert "--dim b=N" in caught.value.hint

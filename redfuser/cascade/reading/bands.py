@@ -66,6 +66,8 @@ def find_band(table: np.ndarray[Any, Any], dtype: str) -> Band | None:
     # Both ends of the diagonals are outside a window; a band that touches one corner has another value in the other.
     inside = not diagonals[0] if diagonals[0] == diagonals[-1] else diagonals[-1] != diagonals[0] and bool(diagonals[0])
     places = np.flatnonzero(diagonals == inside) + 1 - rows
+    if places.size == 0:
+        return None
     low, high = int(places[0]), int(places[-1])
     distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
     if not np.array_equal(mask == inside, (distance >= low) & (distance <= high)):

@@ -18,7 +18,7 @@ from redfuser.frontend.converters.elementwise import (
 )
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
 from redfuser.frontend.converters.guards import refuse_wrong_use
-from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul, convert_reshape
+from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul
 from redfuser.frontend.converters.norms import (
     convert_batch_norm,
     convert_instance_norm,
@@ -50,6 +50,7 @@ from redfuser.frontend.converters.selection import (
     convert_hardmax,
     convert_top_k,
 )
+from redfuser.frontend.converters.shapes import convert_expand, convert_reshape, convert_tile, convert_unsqueeze
 from redfuser.frontend.converters.slice import convert_slice
 
 __all__ = ["CONVERTERS", "Converter", "converter_of", "widened"]
@@ -64,6 +65,7 @@ CONVERTERS: dict[str, Converter] = {
     "CumSum": convert_cum_sum,
     "DequantizeLinear": convert_dequantize,
     "DynamicQuantizeLinear": convert_dynamic_quantize,
+    "Expand": convert_expand,
     "Gather": convert_gather,
     "GatherElements": convert_gather_elements,
     "GatherND": convert_gather_nd,
@@ -90,6 +92,7 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceMin": CONVERT_REDUCE_MIN,
     "Reshape": convert_reshape,
     "ThresholdedRelu": convert_thresholded_relu,
+    "Tile": convert_tile,
     "TopK": convert_top_k,
 }
 
@@ -101,6 +104,7 @@ _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "ReduceLogSum": keep_map(relax.op.log),
     "ReduceSumSquare": keep_map(lambda x: relax.op.multiply(x, x)),
     "Slice": convert_slice,
+    "Unsqueeze": convert_unsqueeze,
 }
 
 #: Computed in float32 on half-precision inputs: what accumulates and has no wide accumulator of its own, and functions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import get_type
 
-from redfuser.frontend.converters.common import Attributes, Converter, Inputs, dtype_of, shape_of
+from redfuser.frontend.converters.common import Attributes, Converter, Inputs, dtype_of
 
 _FLOATS = frozenset({"float16", "float32", "float64"})
 _SMALL = frozenset({"int8", "uint8", "int16", "uint16"})
@@ -34,7 +34,7 @@ def _elementwise(
     bb: relax.BlockBuilder, value: relax.Expr, element: Callable[[tirx.PrimExpr], tirx.PrimExpr]
 ) -> relax.Expr:
     def cast(tensor: te.Tensor) -> te.Tensor:
-        return te.compute(shape_of(value), lambda *place: element(tensor(*place)), name="cast")
+        return te.compute(tensor.shape, lambda *place: element(tensor(*place)), name="cast")
 
     return bb.emit_te(cast, value, primfunc_name_hint="cast")
 

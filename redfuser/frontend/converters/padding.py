@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax, topi
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, constant, optional, rank_of, shape_of
+from redfuser.frontend.converters.common import Attributes, Inputs, constant, extents_of, optional, rank_of
 
 
 def convert_pad(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -36,5 +36,5 @@ def _cut(bb: relax.BlockBuilder, data: relax.Expr, before: list[int], after: lis
         return data
     axes = range(len(before))
     starts = [max(-amount, 0) for amount in before]
-    ends = [extent + min(amount, 0) for extent, amount in zip(shape_of(data), after, strict=True)]
+    ends = [extent + min(amount, 0) for extent, amount in zip(extents_of(data), after, strict=True)]
     return bb.emit(R.strided_slice(data, list(axes), starts, ends))

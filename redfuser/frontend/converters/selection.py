@@ -8,14 +8,25 @@ from collections.abc import Sequence
 from tvm import relax, tirx
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Converter, Inputs, constant, dtype_of, extents_of, shape_of
+from redfuser.frontend.converters.common import (
+    Attributes,
+    Converter,
+    Inputs,
+    constant,
+    dtype_of,
+    extents_of,
+    rank_of,
+    symbols_of,
+)
 from redfuser.frontend.kernels import cumulative_sum, top_k
+from redfuser.frontend.symbols import Symbols
 
 
 def convert_top_k(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
     """TopK: int64 indices, ties to the lowest index, NaN above every number. ``sorted=0`` is sorted too."""
     k = int(constant(inputs[1], "k").reshape(-1)[0])
-    return _select(bb, inputs[0], attributes.get("axis", -1), k, bool(attributes.get("largest", 1)))
+    axis, largest = attributes.get("axis", -1), bool(attributes.get("largest", 1))
+    return _select(bb, symbols_of(attributes), inputs[0], axis, k, largest)
 
 
 def _arg_extremum(largest: bool) -> Converter:
@@ -23,8 +34,8 @@ def _arg_extremum(largest: bool) -> Converter:
 
     def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
         data = inputs[0]
-        axis = attributes.get("axis", 0) % len(shape_of(data))
-        _, winner = _select(bb, data, axis, 1, largest, bool(attributes.get("select_last_index", 0)))
+        axis, last = attributes.get("axis", 0) % rank_of(data), bool(attributes.get("select_last_index", 0))
+        _, winner = _select(bb, symbols_of(attributes), data, axis, 1, largest, last)
         return winner if attributes.get("keepdims", 1) else R.squeeze(bb.emit(winner), [axis])
 
     return convert
@@ -57,12 +68,12 @@ def convert_hardmax(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribut
 
 
 def _select(
-    bb: relax.BlockBuilder, data: relax.Expr, axis: int, k: int, largest: bool, last: bool = False
+    bb: relax.BlockBuilder, symbols: Symbols, data: relax.Expr, axis: int, k: int, largest: bool, last: bool = False
 ) -> list[relax.Expr]:
     """Values and indices of the ``k`` best along an axis."""
-    shape, dtype = shape_of(data), dtype_of(data)
+    shape, dtype = extents_of(data), dtype_of(data)
     axis %= len(shape)
-    if not 0 <= k <= shape[axis]:
+    if k < 0 or not symbols.at_least(shape[axis], k):
         raise ValueError(f"k = {k} of an axis with {shape[axis]} elements")
     order = [place for place in range(len(shape)) if place != axis] + [axis]
     back = [order.index(place) for place in range(len(shape))]
@@ -81,7 +92,7 @@ def _select(
 def convert_cum_sum(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """CumSum along a constant axis, ``exclusive`` and ``reverse`` included."""
     data = inputs[0]
-    shape = shape_of(data)
+    shape = extents_of(data)
     axis = int(constant(inputs[1], "axis").reshape(-1)[0]) % len(shape)
     folded = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
     flat = bb.emit(R.reshape(data, folded))

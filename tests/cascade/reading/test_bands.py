@@ -48,6 +48,7 @@ def test_a_band_means_its_table(rows: int, columns: int, low: int, width: int, v
         np.zeros((4, 4)),
         np.arange(16.0).reshape(4, 4),
         np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]]),
+        np.array([[0.0, 0, 0], [0, 0, 0], [0, 0, 1]]),  # no diagonal begins with the other value
         np.tril(np.ones((4, 4))) + np.eye(4),
         np.full((3, 3), np.nan),
         np.stack([np.tril(np.ones((3, 3))), np.triu(np.ones((3, 3)))]),
