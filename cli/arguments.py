@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redfuser.paths import path_of
+
 if TYPE_CHECKING:
     from redfuser.options import CompileOptions
 
@@ -25,7 +27,7 @@ def add_ascii(parser: argparse.ArgumentParser) -> None:
 
 def add_model(parser: argparse.ArgumentParser, metavar: str = "MODEL.onnx", help: str = "the ONNX file") -> None:
     """The model, its target, its shapes, its numerics."""
-    parser.add_argument("model", type=Path, metavar=metavar, help=help)
+    parser.add_argument("model", type=path_of, metavar=metavar, help=help)
     parser.add_argument(
         "--target", default="cpu", metavar="NAME", help="device, or a .toml that describes one (default: cpu)"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.errors import UsageError
+from redfuser.paths import path_of
 
 from .arguments import add_common, add_model, add_tuning, compile_options, positive
 from .files import check_file, whole_file
@@ -33,13 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=positive, default=9, metavar="N", help="turns of each side (default: 9)")
     parser.add_argument("--ablate", action="store_true", help="compare strategies and segment counts instead of peers")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw a bar chart: .svg, or .png with Pillow")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="also write the result as JSON")
+    parser.add_argument("--plot", type=path_of, metavar="FILE", help="also draw a bar chart: .svg, or .png with Pillow")
+    parser.add_argument("-o", "--output", type=path_of, metavar="FILE.json", help="also write the result as JSON")
     parser.add_argument(
-        "--export", type=Path, metavar="FOLDER", help="for a GPU: write kernels and a script to run there, time nothing"
+        "--export",
+        type=path_of,
+        metavar="FOLDER",
+        help="for a GPU: write kernels and a script to run there, time nothing",
     )
     add_tuning(parser, budget="off")
-    parser.add_argument("--tuning-lock", type=Path, metavar="FILE", help="use the schedules that tune found")
+    parser.add_argument("--tuning-lock", type=path_of, metavar="FILE", help="use the schedules that tune found")
     add_common(parser, ("terminal", "json", "markdown", "html"))
 
 

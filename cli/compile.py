@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redfuser.paths import path_of
+
 from .arguments import add_common, add_model, add_tuning, compile_options
 from .output import print_json, progress
 
@@ -16,16 +18,18 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
     add_model(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder to write (default: MODEL.redfuser)")
+    parser.add_argument(
+        "-o", "--output", type=path_of, metavar="FOLDER", help="folder to write (default: MODEL.redfuser)"
+    )
     parser.add_argument("--force", action="store_true", help="replace an existing artifact")
-    parser.add_argument("--dump", type=Path, metavar="FOLDER", help="also write every stage's value as text")
+    parser.add_argument("--dump", type=path_of, metavar="FOLDER", help="also write every stage's value as text")
     parser.add_argument("--strict", action="store_true", help="a cascade that falls back to unfused is an error")
     parser.add_argument(
         "--require-fused", action="append", default=[], metavar="'KIND>=N'", help="fail unless so many are fused"
     )
     parser.add_argument("--fail-on", choices=("missed",), help="missed: fail if any cascade isn't fused")
     add_tuning(parser, budget="off")
-    parser.add_argument("--tuning-lock", type=Path, metavar="FILE", help="use the schedules that tune found")
+    parser.add_argument("--tuning-lock", type=path_of, metavar="FILE", help="use the schedules that tune found")
     parser.add_argument("--locked", action="store_true", help="fail unless the lock gives every kernel, unchanged")
     add_common(parser)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.errors import UsageError
+from redfuser.paths import path_of
 
 from .arguments import natural
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def add_feeds(parser: argparse.ArgumentParser) -> None:
     """``--input``, ``--inputs`` and ``--seed``."""
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="array for one input")
-    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="arrays by input name")
+    parser.add_argument("--inputs", type=path_of, metavar="FILE.npz", help="arrays by input name")
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of inputs not given"
     )
@@ -57,7 +58,7 @@ def _given(arguments: argparse.Namespace, specs: tuple[TensorSpec, ...]) -> dict
         name, found, path = item.rpartition("=")
         if not found or not name or not path:
             raise UsageError(f"--input {item!r} isn't NAME=FILE.npy", "for example --input input_ids=ids.npy")
-        given[name] = _read_array(Path(path))
+        given[name] = _read_array(path_of(path))
     unknown = sorted(given.keys() - {spec.name for spec in specs})
     if unknown:
         raise UsageError(f"no input is called {unknown[0]!r}", f"inputs are {', '.join(map(str, specs)) or 'none'}")

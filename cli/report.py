@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from redfuser.paths import path_of
 
 from .arguments import add_ascii, add_common
 from .output import print_document, print_json
@@ -11,8 +12,8 @@ from .output import print_document, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
-    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="what compile wrote, or a report.json")
-    parser.add_argument("--diff", type=Path, metavar="OTHER", help="compare with this older artifact or report.json")
+    parser.add_argument("artifact", type=path_of, metavar="ARTIFACT", help="what compile wrote, or a report.json")
+    parser.add_argument("--diff", type=path_of, metavar="OTHER", help="compare with this older artifact or report.json")
     add_common(parser, ("terminal", "json", "markdown", "html"))
     add_ascii(parser)
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from redfuser.paths import path_of
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_device
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
-    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="what compile wrote")
+    parser.add_argument("artifact", type=path_of, metavar="ARTIFACT", help="what compile wrote")
     add_feeds(parser)
     add_device(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npz", help="write the outputs there")
+    parser.add_argument("-o", "--output", type=path_of, metavar="FILE.npz", help="write the outputs there")
     add_common(parser)
 
 

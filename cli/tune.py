@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.errors import OutputError
+from redfuser.paths import path_of
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_model, add_tuning, compile_options
@@ -25,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
     add_model(parser)
     add_tuning(parser, budget="5m")
-    parser.add_argument("-o", "--output", type=Path, metavar="LOCK", help="file to write (default: MODEL.lock)")
+    parser.add_argument("-o", "--output", type=path_of, metavar="LOCK", help="file to write (default: MODEL.lock)")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--tracker", metavar="HOST:PORT", help="measure on servers behind this TVM RPC tracker")
-    where.add_argument("--export", type=Path, metavar="FOLDER", help="write candidates to be measured elsewhere")
-    where.add_argument("--import", type=Path, metavar="FOLDER", dest="results", help="take what such a folder found")
+    where.add_argument("--export", type=path_of, metavar="FOLDER", help="write candidates to be measured elsewhere")
+    where.add_argument("--import", type=path_of, metavar="FOLDER", dest="results", help="take what such a folder found")
     parser.add_argument("--key", default="cpu", metavar="KEY", help="of the tracker's servers (default: cpu)")
     add_common(parser)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.errors import VerificationError
+from redfuser.paths import path_of
 from redfuser.report.document import plain
 
 from .arguments import add_common, add_device
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what this command takes."""
-    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="what compile wrote")
-    parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model it was compiled from")
+    parser.add_argument("artifact", type=path_of, metavar="ARTIFACT", help="what compile wrote")
+    parser.add_argument("--model", type=path_of, metavar="MODEL.onnx", help="the model it was compiled from")
     add_feeds(parser)
     add_device(parser)
     add_common(parser)

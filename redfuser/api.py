@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError
 from redfuser.options import CompileOptions, Numerics, Progress, Silent, parse_gates
+from redfuser.paths import path_of
 from redfuser.targets import Target, load_target
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def compile(
         seed=seed,
         threads=threads,
     )
-    place = Path(output) if output is not None else default_output(Path(model))
-    return compile_to_folder(Path(model), options, place, force=force, progress=progress or Silent())
+    file = path_of(model)
+    place = path_of(output) if output is not None else default_output(file)
+    return compile_to_folder(file, options, place, force=force, progress=progress or Silent())
 
 
 def analyze(
@@ -104,7 +106,7 @@ def analyze(
         values={name: tuple(elements) for name, elements in (values or {}).items()},
         numerics=numerics,
     )
-    return analyze_model(Path(model), options, progress or Silent())
+    return analyze_model(path_of(model), options, progress or Silent())
 
 
 def compile_to_folder(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from redfuser.errors import UnsupportedTargetError
 from redfuser.host import EXTRA_FEATURES, LAST_LEVEL_KB, LEVELS, Level, named_level, read_host
+from redfuser.paths import path_of
 from redfuser.records import RecordError, decode
 
 
@@ -231,6 +232,7 @@ def load_target(name_or_path: str) -> Target:
     ``arch = "host"`` is replaced by what this machine has.
 
     Raises:
+        UsageError: the path of a description can't be one.
         UnsupportedTargetError: no such target, a description that cannot be read, or a host for which
             there is no CPU code.
     """
@@ -241,7 +243,7 @@ def load_target(name_or_path: str) -> Target:
             f"unknown target {name_or_path!r}",
             f"did you mean {' or '.join(near)}?" if near else "redfuser targets lists the known ones",
         )
-    path = Path(name_or_path) if own_file else config_folder() / "targets" / f"{name_or_path}.toml"
+    path = path_of(name_or_path) if own_file else config_folder() / "targets" / f"{name_or_path}.toml"
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         return _build(path.stem, data)

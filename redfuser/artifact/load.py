@@ -15,6 +15,7 @@ from redfuser.artifact.kept import Kept
 from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
+from redfuser.paths import path_of
 from redfuser.signature import DimRange, TensorSpec
 from redfuser.threads import require_threads, require_workers, threads_asked_for, use_threads
 
@@ -26,7 +27,8 @@ _PROCESSOR = 1
 class LoadedModel:
     """A module ready to run. Calls from several threads take turns; to run some at once, load it once for each.
 
-    In a process that is forked after a call it can't run; load before the fork, and call after it.
+    In a process that is forked after a call it can't run; load before the fork, and call after it. Such a process ends
+    by ``os._exit``, as those of :mod:`multiprocessing` do: TVM waits at exit for the workers that stayed behind.
 
     Args:
         manifest: of the artifact.
@@ -174,13 +176,13 @@ def load(path: str | Path, threads: int | None = None, device: str | None = None
         device: ``cpu``, ``cuda`` or ``cuda:1``; the first device of the target's kind if not given.
 
     Raises:
-        UsageError: the folder isn't an artifact, the device isn't of the kind it was compiled for, or ``threads`` is
-            no number of threads.
+        UsageError: the folder isn't an artifact, or no folder can have this path; the device isn't of the kind it was
+            compiled for; or ``threads`` is no number of threads.
         VerificationError: its manifest or module cannot be read.
         MissingToolError: apache-tvm isn't usable, or this machine lacks what the module was compiled for.
     """
     require_threads(threads)
-    folder = Path(path)
+    folder = path_of(path)
     manifest = read_manifest(folder)
     if not (folder / MODULE).is_file():
         raise VerificationError(f"{str(folder / MODULE)!r} is missing", "compile the model again")
