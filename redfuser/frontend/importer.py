@@ -25,6 +25,13 @@ from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, co
 from redfuser.frontend.symbols import OutOfRange, Symbols
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
+
+#: How to do without the operators of a domain.
+_WAYS_OUT = {
+    "com.microsoft.nchwc": "let ONNX Runtime optimise the model no further than ORT_ENABLE_EXTENDED: "
+    "beyond that it writes the layouts of one machine"
+}
+
 _MARK = re.compile(r"node(\d+)_output\d+$")
 
 
@@ -87,6 +94,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 raise UnsupportedOperatorError(
                     f"operator {node.op_type}{domain} (node '{node.name}') is not supported",
                     (self._how_to_fix(node) if node.op_type == "If" else "")
+                    or _WAYS_OUT.get(node.domain)
                     or "replace the operator in the model, or compile the part of the model without it",
                 )
 
