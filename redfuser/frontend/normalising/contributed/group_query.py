@@ -189,6 +189,8 @@ def _seen(write: Definition, sequence: _Sequence, scores: str, keys: str) -> str
     at = counted(write, keys)
     window = write.attribute("local_window_size", -1)
     if not write.attribute("causal", 1):
+        if window > 0:
+            write.refuse("a window that isn't causal", "give its mask as attention_bias")
         last = write.add("Unsqueeze", _last(write), write.integers(1, 2))
         return _where(write, write.add("LessOrEqual", at, last), scores)
     places = counted(write, sequence.new)

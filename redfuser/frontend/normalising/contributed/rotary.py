@@ -31,6 +31,8 @@ def define_rotary_embedding(write: Definition) -> None:
         x = write.add("Reshape", write.input(0), write.integers(0, 0, width // size, size))
     places = write.input(1)
     if len(write.shape(1)) == 1:
+        if write.shape(1) != [1]:
+            write.refuse("several positions in one row", "give them as (batch, sequence)")
         places = write.add("Add", places, counted(write, extent(write, write.input(0), sequence)))
         places = write.add("Unsqueeze", places, write.integers(0))
     angles = [_at(write, write.input(place), places, axis) for place in (2, 3)]

@@ -119,6 +119,7 @@ def test_a_prompt_may_stay_open() -> None:
     [
         (PROMPT, ["y", "", "", "qk"], {"qk_output": 1}, "its output output_qk"),
         (PROMPT, ["y"], {"sliding_window_cache": 1}, "the attribute sliding_window_cache"),
+        (PROMPT, ["y"], {"causal": 0, "local_window_size": 3}, "a window that isn't causal"),
         (PROMPT, ["y"], {"k_quant_type": "PER_TENSOR"}, "k_quant_type"),
         ({**new(2, 3), **past(2, 6), **lengths(9, 9, 9)}, ["y"], {}, "3 new keys behind a past, in a batch"),
         ({**PROMPT, "k": normal(2, 4, 32), "v": normal(2, 4, 32)}, ["y"], {}, "4 new keys for 5 queries"),

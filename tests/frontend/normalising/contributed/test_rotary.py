@@ -48,6 +48,10 @@ def test_other_uses_are_refused(attributes: dict[str, object], what: str) -> Non
     refused(*contributed("RotaryEmbedding", inputs, ["y"], **attributes), what)
 
 
+def test_positions_of_one_row_for_all_are_refused() -> None:
+    refused(*contributed("RotaryEmbedding", {"x": FLAT, "p": PLACES[0], **caches(4)}, ["y"]), "several positions")
+
+
 @pytest.mark.parametrize("given", [FLAT, HEADS], ids=["flat", "heads"])
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("columns", [2, 4])
