@@ -2,9 +2,8 @@
 
 Every phase is one parallel loop over its grid. Points that no tile divides are handled by further copies
 of the body, specialised to what is left over, so that no vector is masked: along a grid axis the last
-block moves back to end with the axis (and stores only what no other block does), along a stream the last
-tile is smaller. What is left of a symbolic axis is known on the call only: it is gone through in narrower and
-narrower tiles, down to single points.
+block moves back to end with the axis (and stores only what no other block does). What is left of a symbolic axis is
+known on the call only: it is gone through in narrower and narrower tiles, down to single points.
 """
 
 from __future__ import annotations
@@ -14,36 +13,32 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from redfuser.binding import dims_in
 from redfuser.codegen.cpu.bytes.panels import COLUMNS
 from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.below import never_positive
+from redfuser.codegen.cpu.lowering.bodies import Bodies
 from redfuser.codegen.cpu.lowering.centres import split_centres
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
-from redfuser.codegen.cpu.lowering.lengths import narrower, stream_lengths
+from redfuser.codegen.cpu.lowering.lengths import narrower
 from redfuser.codegen.cpu.lowering.loops import Loops
-from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, make_nest, merge_products
+from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.normal import never_subnormal
-from redfuser.codegen.cpu.lowering.prefetch import Prefetch, plan_matrices, plan_prefetches
+from redfuser.codegen.cpu.lowering.prefetch import plan_matrices, plan_prefetches
 from redfuser.codegen.cpu.lowering.region import Region, Span, whole
 from redfuser.codegen.cpu.lowering.staging import Staging, axes_of_phase
-from redfuser.codegen.cpu.lowering.strides import Strides
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.codegen.cpu.values.nontemporal import fenced
-from redfuser.expr import Axis, Const, Expr, Tensor, index, loads, op, substitute
+from redfuser.expr import Axis, Const, Expr, Tensor, index, op
 from redfuser.extents import is_symbolic, least, most
 from redfuser.indexing import linear
-from redfuser.tile.ir import Phase, Reduce, Statement, Store, Stream, Tile
+from redfuser.tile.ir import Phase, Tile
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
-
-#: With more remainders than this, a stream goes through them point by point instead.
-MOST_REMAINDERS = 3
 
 
 @dataclass
@@ -75,8 +70,6 @@ class PhaseWriter:
         self.lanes = choose_lanes(self.phase, self.wanted, self.machine)
         staging = Staging(split_centres(self.phase, self.lanes), self.machine, self.lanes, tiles)
         self.staged, self.layouts = staging.run(), staging.layouts
-        self.prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine, self.uncached)
-        self.matrices = plan_matrices(self.staged, self.layouts, self.machine)
         self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
         if any(tile.axis.extent == 0 for tile in grid):
             return
@@ -97,15 +90,19 @@ class PhaseWriter:
             access = Access(self.builder, self.layouts, arrays, self.uncached)
             below, normal = never_positive(self.staged), never_subnormal(self.staged)
             translator = Translator(self.builder, self.machine, access, below, normal)
-            self.translator = translator
             leaves = Leaves(self.builder, translator, self.machine.lanes)
-            self.loops = Loops(leaves, self.layouts, self.machine, self.bytes_)
+            self.body = self._body(Loops(leaves, self.layouts, self.machine, self.bytes_), translator)
             numbers: dict[Tile, Expr] = {}
             for place, tile in enumerate(grid):
                 inside = _product(counts[inner] for inner in grid[place + 1 :])
                 number = op("floormod", op("floordiv", block, inside), counts[tile])
                 numbers[tile] = self.builder.coordinate(f"{tile.axis.name}_block", number, tile.count)
             self._variants(list(grid), numbers, Region(self.everywhere), {})
+
+    def _body(self, loops: Loops, translator: Translator) -> Bodies:
+        prefetches = plan_prefetches(self.staged, self.layouts, self.lanes, self.machine, self.uncached)
+        matrices = plan_matrices(self.staged, self.layouts, self.machine)
+        return Bodies(loops, translator, self.layouts, self.lanes, prefetches, matrices)
 
     def _count(self, tile: Tile) -> Expr:
         """Number of blocks along a grid axis."""
@@ -126,7 +123,7 @@ class PhaseWriter:
             done: how many points at the beginning of a tile other blocks store already.
         """
         if not grid:
-            self._body(self.staged.body, region, done)
+            self.body.write(self.staged.body, region, done)
             return
         tile, *rest = grid
         number = numbers[tile]
@@ -185,105 +182,8 @@ class PhaseWriter:
                 return
             wider = width
 
-    def _body(
-        self,
-        body: Sequence[Statement],
-        region: Region,
-        done: Mapping[Axis, int],
-        prefetches: Sequence[Prefetch] = (),
-    ) -> None:
-        sizes = {a: span.width for a, span in region.spans.items()}
-        strides = Strides(self.layouts, sizes)
-        pending: list[Nest] = []
-        for leaf in merge_products(body):
-            if isinstance(leaf, Stream):
-                self.loops.write(pending, region)
-                pending = []
-                self._stream(leaf, region, done)
-            elif isinstance(leaf, Store) and any(done.get(a) for a in leaf.axes):
-                self.loops.write(pending, region)
-                pending = []
-                part = region
-                for coordinate in leaf.axes:
-                    first = done.get(coordinate, 0)
-                    part = part.narrow(coordinate, index(first), region.width(coordinate) - first)
-                left = {a: span.width for a, span in part.spans.items()}
-                self.loops.write([make_nest(leaf, Strides(self.layouts, left), self.lanes)], part)
-            else:
-                pending.append(make_nest(leaf, strides, self.lanes))
-                if isinstance(leaf, Reduce) and leaf in self.matrices:
-                    pending.append(replace(pending[-1], leaf=self.matrices[leaf]))
-        ahead = [make_nest(prefetch, strides, self.lanes) for prefetch in prefetches]
-        self.loops.write(_beside(ahead, pending), region)
-
-    def _stream(self, stream: Stream, region: Region, done: Mapping[Axis, int]) -> None:
-        """Whole tiles in a loop, then what is left: one copy of the body for every remainder that occurs."""
-        start, stop = (self._bound(bound, stream.axis, region) for bound in (stream.start, stream.stop))
-        if dims_in((stream.start, stream.stop)):
-            self._symbolic_stream(stream, start, stop, region, done)
-            return
-        lengths = stream_lengths(stream)
-        length = op("sub", stop, start)
-        counts = {n // stream.tile for n in lengths}
-        rests = sorted({n % stream.tile for n in lengths} - {0})
-        tiles = self._scalar(op("floordiv", length, index(stream.tile))) if len(counts) > 1 else None
-        with self.builder.loop(stream.axis.name, max(counts), "serial", tiles) as number:
-            first = op("add", start, op("mul", number, index(stream.tile)))
-            self._iteration(stream, first, stream.tile, region, done)
-        if not rests:
-            return
-        left = op("floormod", length, index(stream.tile))
-        first = op("sub", stop, left)
-        if len(rests) > MOST_REMAINDERS:
-            with self.builder.loop(stream.axis.name, stream.tile, "serial", self._scalar(left)) as number:
-                self._iteration(stream, op("add", first, number), 1, region, done)
-            return
-        for rest in rests:
-            here = op("sub", stop, index(rest))
-            if {n % stream.tile for n in lengths} == {rest}:
-                self._iteration(stream, here, rest, region, done)
-                continue
-            with self.builder.when(self._scalar(left).equal(self.builder.number(rest))):
-                self._iteration(stream, here, rest, region, done)
-
-    def _symbolic_stream(
-        self, stream: Stream, start: Expr, stop: Expr, region: Region, done: Mapping[Axis, int]
-    ) -> None:
-        """Tiles as long as they fit, then narrower ones."""
-        room = most(stream.axis.extent)
-        name = stream.axis.name
-        for width in narrower(stream.tile, self.machine.lanes):
-            count = op("floordiv", op("max", op("sub", stop, start), index(0)), index(width))
-            whole_tiles = self.builder.coordinate(f"{name}_tiles", count, room // width + 1)
-            with self.builder.loop(name, max(room // width, 1), "serial", self._scalar(whole_tiles)) as number:
-                first = op("add", start, op("mul", number, index(width)))
-                self._iteration(stream, first, width, region, done)
-            if width > 1:
-                after = op("add", start, op("mul", whole_tiles, index(width)))
-                start = self.builder.coordinate(f"{name}_rest", after, most(stream.axis.extent) + 1)
-            room = min(room, width - 1)
-
-    def _bound(self, bound: Expr, along: Axis, region: Region) -> Expr:
-        """A bound at a block; one that depends on what is in memory gets a name."""
-        if not loads(bound):
-            return substitute(bound, region.points())
-        value = self.translator.value(bound, region).astype(self.builder.dtype)
-        return self.builder.named(f"{along.name}_bound", value, along.extent + 1)
-
-    def _iteration(self, stream: Stream, first: Expr, width: int, region: Region, done: Mapping[Axis, int]) -> None:
-        if width:
-            spans = {**region.spans, stream.axis: Span(first, index(0), width)}
-            inner = replace(region, spans=spans)
-            self._body(stream.body, inner, done, self.prefetches.get(stream, ()))
-
     def _scalar(self, value: Expr) -> Any:
         return self.builder.index(value)
-
-
-def _beside(ahead: Sequence[Nest], nests: Sequence[Nest]) -> list[Nest]:
-    """Prefetches just behind the last nest that runs over the same axis, whose loop they then share."""
-    place = max((n for n, nest in enumerate(nests, 1) if ahead and nest.loops == ahead[0].loops), default=len(nests))
-    return [*nests[:place], *ahead, *nests[place:]]
 
 
 def _product(counts: Iterable[Expr]) -> Expr:
