@@ -57,6 +57,22 @@ def test_a_reshape_to_what_shape_nodes_compute() -> None:
     assert lowered.outputs[0].shape[1] != "seq"
 
 
+def test_what_remains_of_a_product_of_dimensions() -> None:
+    nodes = [
+        node("Shape", ["x"], ["b"], start=0, end=1),
+        node("Shape", ["x"], ["n"], start=1, end=2),
+        node("Mul", ["b", "four"], ["heads"]),
+        node("Concat", ["heads", "one", "n"], ["merged"], axis=0),
+        node("Concat", ["b", "four", "minus", "n"], ["apart"], axis=0),
+        node("Reshape", ["x", "merged"], ["flat"]),
+        node("Reshape", ["flat", "apart"], ["row"]),
+        node("Transpose", ["row"], ["column"], perm=[0, 1, 3, 2]),
+        node("Add", ["row", "column"], ["y"]),
+    ]
+    constants = {"four": np.array([4]), "one": np.array([1]), "minus": np.array([-1])}
+    check(nodes, {"x": (FLOAT, ["batch", "seq", 4])}, [{"x": ramp(2, 5, 4)}, {"x": ramp(1, 1, 4)}], constants)
+
+
 def test_an_expand_that_keeps_where_it_is_told_minus_one() -> None:
     nodes = [
         node("Shape", ["x"], ["s"]),

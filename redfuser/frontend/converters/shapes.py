@@ -81,14 +81,21 @@ def _is(extent: Any, value: int) -> bool:
     return isinstance(extent, int) and extent == value
 
 
+def _factors(extent: Any) -> list[Any]:
+    """What an extent is the product of, so that ``4·batch`` cancels with ``batch`` and 4."""
+    if isinstance(extent, tirx.Mul):
+        return [*_factors(extent.a), *_factors(extent.b)]
+    return [int(extent) if isinstance(extent, tirx.IntImm) else extent]
+
+
 def _quotient(above: Sequence[Any], below: Sequence[Any]) -> Any:
     """Product of some extents by that of others, symbolic ones that occur in both cancelled."""
-    rest = list(above)
+    rest = [factor for extent in above for factor in _factors(extent)]
     divisors = []
-    for extent in below:
-        same = next((n for n in rest if not isinstance(n, int) and tvm_ffi.structural_equal(n, extent)), None)
+    for factor in (factor for extent in below for factor in _factors(extent)):
+        same = next((n for n in rest if not isinstance(n, int) and tvm_ffi.structural_equal(n, factor)), None)
         if same is None:
-            divisors.append(extent)
+            divisors.append(factor)
         else:
             rest.remove(same)
     total, known = math.prod(rest), math.prod(divisors)
