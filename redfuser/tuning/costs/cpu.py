@@ -44,8 +44,10 @@ TRANSPOSED, TRANSPOSED_ACROSS_PAGES, PAGE_BYTES = 0.25, 4.0, 4096
 WAITED = 0.25
 #: Comparing a vector with one place of a list and moving what lies behind, in vector additions.
 INSERTION = 3.5
-#: Products of bytes in the time of one of float32, in tiles.
-TILE_PRODUCTS = 32
+#: Products of bytes in the time of one of float32, a lane: in tiles of AMX; by VNNI, whose instruction makes four of
+#: them; in pairs by AVX2, where four take two instructions that multiply, two that add and a share of the shifts that
+#: make pairs, beside each other as far as there are units.
+TILE_PRODUCTS, QUAD_PRODUCTS, PAIR_PRODUCTS = 32.0, float(QUAD), 4 / 3
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class _Block:
             return visit.vectors(lanes) * self._multiply_add_ns(visit) + around
         if isinstance(leaf, BlockProduct):
             products = prod(visit.sizes[a] for a in visit.axes) / lanes
-            return products * self.rates.multiply_add_ns / (TILE_PRODUCTS if self.machine.has_tiles else QUAD)
+            return products * self.rates.multiply_add_ns / _byte_products(self.machine)
         if isinstance(leaf, Transpose):
             points = prod(visit.sizes[a] for a in visit.axes)
             return points * (_transposed(leaf, visit) * self.rates.simple_ns + self._dear_ns(leaf.value) / lanes)
@@ -229,6 +231,13 @@ class _Block:
             Moved(inside[t] * (width := numpy_dtype(t.dtype).itemsize), everywhere[t] * width, passes[t])
             for t in inside
         ]
+
+
+def _byte_products(machine: Machine) -> float:
+    """Products of bytes that a lane makes in the time of one of float32."""
+    if machine.has_tiles:
+        return TILE_PRODUCTS
+    return QUAD_PRODUCTS if machine.has_vnni else PAIR_PRODUCTS
 
 
 def _transposed(leaf: Transpose, visit: _Visit) -> float:

@@ -13,6 +13,7 @@ from redfuser.expr import axis
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import build, verify
 from redfuser.tile.ir import Schedule, TileProgram
+from redfuser.tile.strategies.apart import APART
 from redfuser.tuning.cache import Cache
 from redfuser.tuning.cost import Cost
 from redfuser.tuning.costs import calibrate
@@ -23,7 +24,7 @@ from redfuser.tuning.spaces import space_of
 from redfuser.tuning.spaces.space import Survey
 from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 from redfuser.tuning.tuner import rank
-from tests.tile.build import Attention, Rows
+from tests.tile.build import Attention, Rows, quantised_product
 
 CPU = CpuTarget("test", "", "x86-64-v4", 512, 2, 48, 2048, 3.0, 25.0)
 MODEL = CpuModel(CPU, CpuRates.nominal(CPU))
@@ -50,6 +51,24 @@ def test_few_queries_a_block_move_more() -> None:
 def test_attention_takes_no_less_than_its_multiply_adds() -> None:
     least = 2 * 2 * 12 * 512 * 512 * 64 / CPU.gflops / 1e3
     assert least < attention(64).us < 3 * least
+
+
+def test_products_of_bytes_take_as_long_as_the_instructions_that_make_them() -> None:
+    """Four at once by VNNI; by AVX2 in pairs, of vectors half as wide here; none in processors that have neither."""
+    schedule = Schedule("resident", (("i", 64), ("j", 2048), ("l", 1024)), options=((APART, 1),))
+    products, lanes = 64 * 1024 * (2048 - 1024), {256: 8, 512: 16}
+
+    def time_of_a_product(features: tuple[str, ...], bits: int, level: str) -> float:
+        """In that of a multiply-add of float32 in one lane, by what more columns take."""
+        target = replace(CPU, arch=level, features=features, vector_bits=bits)
+        model = CpuModel(target, MODEL.rates)
+        few, many = (cost(quantised_product(64, 1024, n), schedule, model).arithmetic for n in (1024, 2048))
+        return (many - few) * 1e3 / (products / lanes[bits] * MODEL.rates.multiply_add_ns)
+
+    tiles = time_of_a_product(("amx-int8", "amx-tile", "avx512vnni"), 512, "x86-64-v4")
+    quads = time_of_a_product(("avx512vnni",), 512, "x86-64-v4")
+    pairs = time_of_a_product((), 256, "x86-64-v3")
+    assert 1 / 32 < tiles < 1 / 8 < 1 / 4 < quads < 3 / 8 < 3 / 4 < pairs < 1
 
 
 def test_compulsory_traffic_is_counted_once() -> None:
