@@ -7,6 +7,9 @@ where F isn't invertible is passed over.
 The test is made for each atom (a value that earlier results determine) on its own, which tells its part:
 
 * *deferred*: H is a power, a flag or the like. Elements leave the atom out; H is applied once, at the end.
+  Where elements themselves are near the end of their type's range, their sums then are too: in float32 a row of numbers
+  below 1e-39, divided by its own sum or root, loses digits (7e-5 of the result at 1e-41), and one above 1e37 may
+  overflow, where the quotients would not. A base point for such rows would cost every row a correction in each tile.
 * *streamed*: H is exponential, G alone would overflow. Elements are taken against a base point.
 * *entangled*: no such H. The map isn't of rank 1 in this atom; finite rank is tried next.
 """
