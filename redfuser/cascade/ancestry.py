@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from redfuser.cascade.graph import Graph
+from redfuser.expr import loads
 
 
 class Ancestry:
@@ -17,7 +18,7 @@ class Ancestry:
     Attributes:
         names: the solid nodes in graph order; ``bit`` is the position of each.
         of: tensor -> set of solid nodes it depends on, itself included.
-        readers: tensor -> set of solid nodes that load it directly.
+        readers: tensor -> set of solid nodes that load it directly, or what is made of its elements alone (a cast).
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -25,6 +26,7 @@ class Ancestry:
         self.bit: dict[str, int] = {}
         self.of: dict[str, int] = {}
         self.readers: dict[str, int] = {}
+        self._graph = graph
         by_binding: dict[str, list[str]] = {}
         for name, definition in graph.definitions.items():
             by_binding.setdefault(definition.binding, []).append(name)
@@ -45,9 +47,18 @@ class Ancestry:
             self.names.append(name)
             mask |= own
             for source in sources:
-                self.readers[source] = self.readers.get(source, 0) | own
+                self._read(source, own)
         self.of[name] = mask
         self.readers.setdefault(name, 0)
+
+    def _read(self, source: str, own: int) -> None:
+        """Note a reader of a tensor, and of what that is made of, as far as it is made of one element of one tensor."""
+        while True:
+            self.readers[source] = self.readers.get(source, 0) | own
+            definition = self._graph.definitions.get(source)
+            if definition is None or definition.is_reduction or len(read := set(loads(definition.body))) != 1:
+                return
+            source = read.pop().tensor.name
 
     def mask(self, names: Iterable[str]) -> int:
         """The bit set of some solid nodes."""

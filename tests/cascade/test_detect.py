@@ -296,3 +296,17 @@ def test_a_product_of_two_norms_is_not_folded_with_them(same: bool) -> None:
     assert [(b.cascade, b.onnx_nodes, b.reason.code) for b in found.boundaries] == (
         [] if same else [("norm_0", ("node_dot",), "crossed-rows"), ("norm_1", ("node_dot",), "crossed-rows")]
     )
+
+
+def test_whole_maxima_of_a_residual_stream_are_no_chain() -> None:
+    """T5 in half precision clamps the stream where any element is infinite, and reads it widened in between."""
+    g = GraphBuilder()
+    r, c, j, k = axis("r", 4), axis("c", 8), axis("j", 4), axis("k", 8)
+    x = g.input("x", 4, 8)
+    first = g.define("first", (), at(g.opaque("unlike", x, shape=(4, 8)), j, k), "max", (j, k))
+    clamped = g.define("clamped", (r, c), op("min", at(x, r, c), at(first)))
+    wide = g.define("wide", (r, c), op("mul", at(clamped, r, c), at(clamped, r, c)))
+    total = g.define("total", (r,), at(wide, r, k), "sum", (k,))
+    made = g.opaque("made", total, shape=(4, 8))
+    second = g.define("second", (), op("add", at(clamped, j, k), at(made, j, k)), "max", (j, k))
+    assert not detect(g.graph(second)).rejected
