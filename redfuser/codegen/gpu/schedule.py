@@ -24,6 +24,8 @@ from redfuser.tile.untuned.shapes import contiguous_axis, has_products, stationa
 ELEMENTS, MOST_ELEMENTS = 16, 32
 #: Tile of the streamed axis for vectors, and the shortest segment worth a block of its own.
 VECTOR_TILE, SHORTEST_SEGMENT = 64, 256
+#: What a block reads at a time of a segment that it writes again, at least.
+SHORTEST_PIECE = 1024
 #: Threads of a warp, and elements that a thread loads at once.
 WARP, VECTOR = 32, 4
 #: Candidates that one block merges, from the lists of all segments.
@@ -78,12 +80,16 @@ def merge_options(cascade: Cascade, rows: int, threads: int) -> tuple[tuple[str,
 
 def _segments(cascade: Cascade, incremental: bool, blocks: int, target: GpuTarget) -> int:
     """How many segments give every multiprocessor a block; 1 where that isn't possible or needed."""
-    along = any(cascade.axis in output.axes for output in cascade.outputs)
-    if not incremental or along or blocks >= target.multiprocessors:
+    if not incremental or blocks >= target.multiprocessors:
         return 1
     longest = power_of_two(max((r.rank.extent for r in cascade.reductions if r.rank is not None), default=1))
     most = min(cascade.axis.extent // SHORTEST_SEGMENT, MOST_CANDIDATES // longest)
     return _even(max(min(2 * target.multiprocessors // max(blocks, 1), most), 1), cascade.axis.extent)
+
+
+def _runs_along(cascade: Cascade) -> bool:
+    """Whether an output has the shared axis."""
+    return any(cascade.axis in output.axes for output in cascade.outputs)
 
 
 def _even(segments: int, extent: int) -> int:
@@ -150,7 +156,10 @@ class _Products:
 
     def _schedule(self, rows: int, stream: int, options: tuple[tuple[str, int], ...]) -> Schedule:
         others = prod(axis.extent for axis in self.cascade.rows if axis != self.rows)
-        segments = _segments(self.cascade, self.incremental, others * -(-self.rows.extent // rows), self.target)
+        blocks = others * -(-self.rows.extent // rows)
+        # Products along the shared axis would be computed twice.
+        cut = self.incremental and not _runs_along(self.cascade)
+        segments = _segments(self.cascade, cut, blocks, self.target)
         strategy = "multi-segment" if segments > 1 else "single-segment" if self.incremental else "resident"
         tiles = ((self.rows.name, rows), (self.cascade.axis.name, max(stream, 1)), *self._value_tiles())
         more = merge_options(self.cascade, rows, dict(options)["threads"]) if segments > 1 else ()
@@ -172,12 +181,16 @@ class _Rows:
         whole = next((n for n in (128, 256, 512, 1024) if length * values <= n * ELEMENTS), 1024)
         whole = WARP if self._suits_a_warp(length * values) else whole
         streamed = list(self._streamed())
-        if length * values > 1024 * MOST_ELEMENTS:
+        if not self._fits_whole():
             yield from streamed
             return
         resident = [self._schedule("resident", self._tile(length * values, whole), self.cascade.axis.extent, whole)]
         several = streamed and streamed[0].segments > 1
         yield from (*streamed, *resident) if several else (*resident, *streamed)
+
+    def _fits_whole(self) -> bool:
+        """Whether a block holds a row in registers."""
+        return power_of_two(self.cascade.axis.extent) * self._values() <= 1024 * MOST_ELEMENTS
 
     def _suits_a_warp(self, length: int) -> bool:
         """Whether rounds of a selection, each a reduction, are worth a block of one warp: nothing to wait for in them.
@@ -200,9 +213,15 @@ class _Rows:
         piece = max(min(power_of_two(8192 // values), power_of_two(self.cascade.axis.extent) // 2), 1)
         piece = piece if piece < self.cascade.axis.extent else self.cascade.axis.extent
         rows = self._tile(piece * values, 128)
-        segments = _segments(self.cascade, self.incremental, self._blocks(rows), self.target)
-        strategy = "multi-segment" if segments > 1 else "single-segment"
-        yield self._schedule(strategy, rows, piece, 256 if piece * values > 4096 else 128, segments)
+        along = _runs_along(self.cascade)
+        # What runs along a row that a block holds whole is written without reading the row again.
+        segments = _segments(self.cascade, not (along and self._fits_whole()), self._blocks(rows), self.target)
+        threads = 256 if piece * values > 4096 else 128
+        if segments > 1:
+            own = max(power_of_two(self.cascade.axis.extent // segments), SHORTEST_PIECE) if along else piece
+            yield self._schedule("multi-segment", rows, min(own, piece), threads, segments)
+        if segments == 1 or along:
+            yield self._schedule("single-segment", rows, piece, threads)
 
     def _tile(self, length: int, threads: int) -> int:
         """Rows of a block: as many as fill its threads, while every multiprocessor gets a block."""

@@ -96,12 +96,19 @@ def write_epilogues(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr
     return known
 
 
-def write_outputs(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr], tile: int) -> None:
+def write_outputs(
+    emitter: Emitter,
+    cascade: Cascade,
+    names: Mapping[str, Expr],
+    tile: int,
+    bounds: tuple[Expr, Expr] | None = None,
+) -> None:
     """Store every output; those along the shared axis in a stream of their own.
 
     Args:
         names: name of a reduction's result -> its true value over buffers.
         tile: tile size of that stream.
+        bounds: of that stream; the whole axis unless given.
     """
     names = write_epilogues(emitter, cascade, names)
     outputs = [(output, bind(output.value, names)) for output in cascade.outputs]
@@ -113,6 +120,6 @@ def write_outputs(emitter: Emitter, cascade: Cascade, names: Mapping[str, Expr],
         emitter.store(output, value)
     if along:
         groups = [*producer_maps(cascade), *([value] for _, value in along)]
-        with emitter.stream(cascade.axis, tile, whole(cascade.axis), groups, set()):
+        with emitter.stream(cascade.axis, tile, bounds or whole(cascade.axis), groups, set()):
             for output, value in along:
                 emitter.store(output, value)

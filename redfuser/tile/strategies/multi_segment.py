@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op, substitute
-from redfuser.reason import Reason
 from redfuser.tile.ir import Phase, Schedule, Store, Tile, TileProgram
-from redfuser.tile.strategies.common import StrategyError, bind, grid_of, stream_tile, write_outputs
+from redfuser.tile.strategies.common import bind, grid_of, stream_tile, write_outputs
 from redfuser.tile.strategies.emitter import Emitter
 from redfuser.tile.strategies.recurrence import States, rebased
 from redfuser.tile.strategies.skipping.narrowing import plan_skipping
@@ -41,13 +40,11 @@ class Segments:
 def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:
     """Phase 0 folds every segment into its own state in memory, phase 1 merges and finishes.
 
+    Outputs along the shared axis have a phase of their own: its blocks merge too, each for the segment that it writes.
+
     Raises:
-        StrategyError: an output runs along the shared axis, or the schedule doesn't fit the outputs.
+        StrategyError: the schedule doesn't fit the outputs.
     """
-    for output in cascade.outputs:
-        if cascade.axis in output.axes:
-            text = "an output runs along the shared axis, which would have to be read again after the merge"
-            raise StrategyError(Reason("output-along-axis", text, str(output)))
     grid = grid_of(cascade, schedule, states=True)
     tile = stream_tile(cascade, schedule)
     segments = Segments.cut(cascade.axis.extent, schedule.segments, tile)
@@ -70,7 +67,7 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
         (
             *stream.phases,
             _fold(cascade, derivation, (Tile(segments.axis, 1), *grid), tile, stream.bounds, workspaces),
-            _merge(cascade, derivation, _merge_grid(cascade, grid, schedule), segments, workspaces),
+            *_merges(cascade, derivation, grid, segments, workspaces, schedule),
         ),
         schedule,
     )
@@ -101,12 +98,38 @@ def _merge_grid(cascade: Cascade, grid: tuple[Tile, ...], schedule: Schedule) ->
     return tuple(Tile(t.axis, min(t.size, most)) if most and t.axis in cascade.rows else t for t in grid)
 
 
+def _merges(
+    cascade: Cascade,
+    derivation: Derivation,
+    grid: tuple[Tile, ...],
+    segments: Segments,
+    workspaces: dict[str, Tensor],
+    schedule: Schedule,
+) -> tuple[Phase, ...]:
+    """One phase for outputs across the shared axis, one for those along it."""
+    along = tuple(output for output in cascade.outputs if cascade.axis in output.axes)
+    across = tuple(output for output in cascade.outputs if cascade.axis not in output.axes)
+    phases = []
+    if across:
+        rows = _merge_grid(cascade, grid, schedule)
+        phases.append(_merge(replace(cascade, outputs=across), derivation, rows, segments, workspaces))
+    if along:
+        parts = Segments(axis("part", segments.axis.extent), segments.length)
+        blocks, bounds = (Tile(segments.axis, 1), *grid), segments.bounds(cascade.axis.extent)
+        whole = replace(cascade, outputs=along)
+        tile = stream_tile(cascade, schedule)
+        phases.append(_merge(whole, derivation, blocks, parts, workspaces, tile, bounds))
+    return tuple(phases)
+
+
 def _merge(
     cascade: Cascade,
     derivation: Derivation,
     grid: tuple[Tile, ...],
     segments: Segments,
     workspaces: dict[str, Tensor],
+    tile: int = 1,
+    bounds: tuple[Expr, Expr] | None = None,
 ) -> Phase:
     """The recurrence once more, with segments for elements: each re-based from its own base points."""
     emitter = Emitter(cascade, grid)
@@ -127,7 +150,7 @@ def _merge(
             elements[component.tensor.name] = _candidates(element, reduction, segments.axis)
     emitter.share([[element] for element, _ in elements.values()])
     states.accumulate(elements)
-    write_outputs(emitter, cascade, states.results, 1)
+    write_outputs(emitter, cascade, states.results, tile, bounds)
     return emitter.phase()
 
 

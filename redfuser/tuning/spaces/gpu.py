@@ -96,7 +96,7 @@ class _GpuSpace:
 
     def _segments(self) -> tuple[int, ...]:
         along = any(self.cascade.axis in output.axes for output in self.cascade.outputs)
-        if not self.incremental or along:
+        if not self.incremental or (along and self.products):
             return (1,)
         rows = prod(a.extent if a != self.row else -(-a.extent // self.default.tile(a)) for a in self.cascade.rows)
         most = min(

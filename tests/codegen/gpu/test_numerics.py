@@ -113,6 +113,12 @@ def test_probabilities_of_large_scaled_scores_sum_to_one(length: int, builder: B
     np.testing.assert_allclose(arrays["y"].sum(axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("rows", "length", "target"), [(1, 100_003, "a10"), (3, 65_536, "h800")])
+def test_blocks_share_out_few_long_rows(rows: int, length: int, target: str, builder: Builder) -> None:
+    cascade = softmax(rows, length, "float32")
+    assert len(check(builder, cascade, target, random_inputs(cascade)).kernels) == 2
+
+
 @pytest.mark.parametrize(("weights", "kept"), [("int8", ""), ("float8_e4m3fn", ""), ("float8_e4m3fn", "float32")])
 def test_quantised_product(weights: str, kept: str, builder: Builder) -> None:
     cascade = quantised_product(70, 200, 144, weights, 127.0 if weights == "int8" else 448.0, kept)

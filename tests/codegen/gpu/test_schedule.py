@@ -44,6 +44,19 @@ def test_lists_of_segments_fit_one_block(places: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "length", "first_choice"),
+    [(1, 1_000_000, "multi-segment"), (3, 65_536, "multi-segment"), (1, 32_768, "resident"), (512, 65_536, "single")],
+)
+def test_few_rows_that_no_block_holds_are_shared_out_and_written_in_parts(
+    rows: int, length: int, first_choice: str
+) -> None:
+    cascade = softmax(rows, length, "float32")
+    found = [schedule.strategy for schedule in candidates(cascade, derive(cascade), gpu("h800"))]
+    assert found[0].startswith(first_choice)
+    assert "single-segment" in found, "where the kernels don't fit"
+
+
+@pytest.mark.parametrize(
     ("keys", "target", "segments"),
     [
         (4096, "a10", 8),  # twelve would give each of 72 multiprocessors two blocks, and be ragged

@@ -113,11 +113,20 @@ ROWS = {name: getattr(Rows(), name)() for name in ("softmax", "logsumexp", "laye
 @pytest.mark.parametrize("name", ROWS)
 def test_row_cascades(name: str, strategy: str) -> None:
     cascade = ROWS[name]
-    if strategy == "multi-segment" and name in ("softmax", "layer_norm"):
-        with pytest.raises(StrategyError, match="output-along-axis"):
-            program(cascade, strategy, segments=2)
-        return
     assert_equal(cascade, random_inputs(cascade), strategy, i=2, l=5)
+
+
+def test_outputs_along_the_axis_are_written_by_blocks_that_merge_for_themselves() -> None:
+    rows = Rows()
+    m, t, probability = rows.softmax_parts()
+    both = rows.cascade("both_0", (m, t), probability, t.value)
+    grids = [
+        [{tile.axis.name for tile in phase.grid} for phase in program(c, "multi-segment", segments=2, l=5).phases]
+        for c in (ROWS["logsumexp"], ROWS["softmax"], both)
+    ]
+    shared, apart = {"segment", "i"}, {"i"}
+    assert grids == [[shared, apart], [shared, shared], [shared, apart, shared]]
+    assert_equal(both, random_inputs(both), "multi-segment", i=2, l=5)
 
 
 def test_resident_carries_what_is_not_incremental() -> None:
