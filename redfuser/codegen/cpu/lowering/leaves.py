@@ -76,7 +76,7 @@ class Leaves:
     def write(self, nests: Sequence[Nest], region: Region) -> None:
         """Elementwise leaves that run over the same points, vector by vector."""
         first = nests[0]
-        axes = [a for a in _axes(first) if a != first.vector and region.width(a) > 1]
+        axes = [a for a in first.axes if a != first.vector and region.width(a) > 1]
         for rows, inner in self._rows(axes, region):
             if first.vector is None or inner.width(first.vector) == 1:
                 self._write_all(nests, inner, rows, index(0))
@@ -94,7 +94,7 @@ class Leaves:
         elementwise = all(isinstance(n.leaf, Map | Reduce | Store | Prefetch) for n in (nest, other))
         if not elementwise or nest.vector != other.vector:
             return False
-        return [a for a in _axes(nest) if region.width(a) > 1] == [a for a in _axes(other) if region.width(a) > 1]
+        return [a for a in nest.axes if region.width(a) > 1] == [a for a in other.axes if region.width(a) > 1]
 
     def _rows(self, axes: Sequence[Axis], region: Region) -> Iterator[tuple[Expr, Region]]:
         """Loops over all points of ``axes``: (number of the point, counted row by row; the region there)."""
@@ -247,10 +247,3 @@ def combine(combiner: str, left: PrimExpr, right: PrimExpr) -> PrimExpr:
     if combiner in ("max", "min"):
         return extremum(combiner, left, right)
     return left + right if combiner == "sum" else left * right
-
-
-def _axes(nest: Nest) -> tuple[Axis, ...]:
-    leaf = nest.leaf
-    if isinstance(leaf, Store | Prefetch):
-        return leaf.axes
-    return leaf.space if isinstance(leaf, Reduce) else leaf.target.axes

@@ -104,6 +104,11 @@ class Loops:
         width = region.width(loop)
         step = max(self._step(nest, loop, region) for nest in run) or 1
         folds = [nest for nest in run if nest.folds_lanes and nest.vector == loop]
+        rows = _rows(run, folds, region)
+        if rows is not None:
+            with self.builder.loop(rows.name, region.width(rows)) as number:
+                self._loop(run, region.narrow(rows, number, 1))
+            return
         for nest in folds:
             self.leaves.open_fold(nest, region, step)
         inner = [nest.inner for nest in run]
@@ -115,3 +120,11 @@ class Loops:
             self.write(inner, region.narrow(loop, index(full * step), rest))
         for nest in folds:
             self.leaves.close_fold(nest, region)
+
+
+def _rows(run: Sequence[Nest], folds: Sequence[Nest], region: Region) -> Axis | None:
+    """Rows that are summed one after another, each in registers, where nothing else is done in the loop."""
+    if not folds or not all(nest in folds or isinstance(nest.leaf, Prefetch) for nest in run):
+        return None
+    shared = [a for a in folds[0].axes if a != folds[0].vector and region.width(a) > 1]
+    return shared[0] if shared and all(shared[0] in nest.axes for nest in run) else None

@@ -94,6 +94,13 @@ class Nest:
         return replace(self, loops=self.loops[1:])
 
     @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes that the leaf's points differ along."""
+        if isinstance(self.leaf, Store | Prefetch):
+            return self.leaf.axes
+        return self.leaf.space if isinstance(self.leaf, Reduce) else self.leaf.target.axes
+
+    @property
     def writes(self) -> Tensor:
         """The buffer or tensor written, or that will be."""
         return self.leaf.tensor if isinstance(self.leaf, Store | Prefetch) else self.leaf.target.tensor
