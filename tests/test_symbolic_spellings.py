@@ -13,6 +13,7 @@ from onnx import ModelProto, shape_inference
 import redfuser as library
 from models import reductions
 from models.attention import attention
+from models.cascades import parsed
 from redfuser.accuracy import compare
 from redfuser.artifact.load import LoadedModel
 from redfuser.errors import VerificationError
@@ -27,6 +28,12 @@ ROWS: Names = {"x": {0: "rows", 1: "width"}}
 SELF: Names = {name: {0: "batch", 2: "n"} for name in "qkv"}
 CROSS: Names = {"q": {0: "batch", 2: "m"}, "k": {0: "batch", 2: "n"}, "v": {0: "batch", 2: "n"}}
 MASKED: Names = {**CROSS, "mask": {0: "batch", 2: "m", 3: "n"}}
+
+#: Keys are projected with heads and keys in one dimension, so that the size of a tensor is a product.
+FLATTENED = """g (float[2,3,4,8] q, float[2,3,5,8] k, float[2,3,5,8] v, float[8,8] w) => (float[2,3,4,8] y)
+    <int64[2] flat = {-1, 8}> {
+    f = Reshape(k, flat)  p = MatMul(f, w)  s = Shape(k)  kp = Reshape(p, s)  kt = Transpose<perm=[0,1,3,2]>(kp)
+    a = MatMul(q, kt)  e = Softmax<axis=-1>(a)  y = MatMul(e, v) }"""
 
 CASES: dict[str, tuple[ModelProto, Names]] = {
     "softmax": (reductions.softmax(), ROWS),
@@ -43,6 +50,7 @@ CASES: dict[str, tuple[ModelProto, Names]] = {
     "additive mask": (attention("handwritten", mask="additive"), MASKED),
     "replacement": (attention("replacement", mask="boolean"), MASKED),
     "scaled query": (attention("scaled_query", softcap=2.0), CROSS),
+    "flattened keys": (parsed(FLATTENED), CROSS),
     "operator": (attention("operator"), CROSS),
     "causal operator": (attention("operator", mask="causal"), SELF),
     "decoding": (attention(q_len=1), {"q": {0: "batch"}, "k": CROSS["k"], "v": CROSS["v"]}),
@@ -113,7 +121,7 @@ def _baseline(proto: ModelProto, inputs: Mapping[str, np.ndarray]) -> Mapping[st
         return {}
 
 
-@pytest.mark.parametrize("name", ["softmax", "variance", "layer norm", "routing", "decoding"])
+@pytest.mark.parametrize("name", ["softmax", "variance", "layer norm", "routing", "decoding", "flattened keys"])
 def test_one_artifact_for_all_sizes(name: str, tmp_path: Path) -> None:
     check(*compiled(name, tmp_path))
 

@@ -49,13 +49,15 @@ class CompiledKernel:
 
     def tensors(self, *inputs: Array, **sizes: int) -> list[Tensor]:
         """Arguments for :meth:`run`: copies of the inputs, and outputs that hold NaN."""
+        from tvm.arith import Analyzer
         from tvm.runtime import tensor
         from tvm.tirx import IntImm
         from tvm.tirx.stmt_functor import substitute
 
         known = {p: IntImm("int64", sizes[p.name]) for p in self._dims()}
         parameters = [self.function.buffer_map[p] for p in self.function.params if p in self.function.buffer_map]
-        shapes = [tuple(int(substitute(n, known)) for n in parameter.shape) for parameter in parameters]
+        value_of = Analyzer().simplify  # a size may be a polynomial of the dimensions, such as 4·batch
+        shapes = [tuple(int(value_of(substitute(n, known))) for n in parameter.shape) for parameter in parameters]
         types = [numpy_dtype(str(parameter.dtype)) for parameter in parameters]
         for number, value in enumerate(inputs):
             if value.shape != shapes[number] or value.dtype != types[number]:
