@@ -60,7 +60,7 @@ ROWS: dict[tuple[str, ...], Row] = {
     ("softcap",): one("attention", RANK_1),
     ("softmax1",): one("softmax", RANK_1),
     ("sink",): one("attention", RANK_1),
-    ("sink_of_shifted_scores",): one("attention", FINITE),
+    ("sink_of_shifted_scores",): one("attention", RANK_1),
     ("variance",): one("moments", FINITE),
     ("standard_deviation",): one("moments", FINITE),
     ("skewness",): one("moments", FINITE),
@@ -140,6 +140,21 @@ def test_compiled_module_agrees_with_float64(key: tuple[str, ...], tmp_path: Pat
     for output, value in artifact.load()(feeds).items():
         accuracy = compare(value, exact[output], unfused[output], value.dtype.name)
         assert accuracy.passed, str(accuracy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sink", "sink_of_shifted_scores"])
+def test_rows_of_infinities_and_nan_among_sinks(name: str, tmp_path: Path) -> None:
+    artifact = redfuser.compile(save(name, tmp_path), output=tmp_path / "out", fail_on_missed=True)
+    generator = np.random.default_rng(3)
+    feeds = {s.name: generator.standard_normal(s.shape).astype(s.dtype) for s in artifact.manifest.inputs}
+    x, sink, _ = feeds.values()
+    x[0, 3], x[1], x[2, 5] = np.inf, -np.inf, np.nan
+    sink[3:, 0] = np.inf, -np.inf, np.nan
+    ((output, value),) = artifact.load()(feeds).items()
+    expected = run_float64(cascade(name), feeds)[output]
+    assert np.isnan(expected).all(axis=-1).tolist() == [True, False, True, True, False, True]
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

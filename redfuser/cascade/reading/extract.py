@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from redfuser.cascade.assembly.shifts import take_maximum_once
 from redfuser.cascade.assembly.tails import split_tails
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.reading.bands import Band, find_band
@@ -68,7 +69,7 @@ class _GraphReader:
             self.provenance,
             self.inputs_of,
         )
-        return split_tails(graph), self.values
+        return split_tails(take_maximum_once(graph)), self.values
 
     def _name(self, value: Any) -> str:
         from tvm import relax
