@@ -25,23 +25,41 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 def take_maximum_once(graph: Graph) -> Graph:
     """``graph`` with the softmax of ``c - max(c)`` as ``exp(c - max(c))`` divided by its sum."""
-    definitions = dict(graph.definitions)
-    for name, fold in graph.definitions.items():
-        exponential = _settled(graph, fold)
-        if exponential is not None:
-            definitions[exponential.tensor.name] = exponential
-            del definitions[name]
-    return replace(graph, definitions=definitions) if len(definitions) < len(graph.definitions) else graph
+    # The last first: c may be such a difference itself.
+    for fold in reversed(list(graph.definitions.values())):
+        way = _way(graph, fold) if _is_of_shifted(graph, fold) else ()
+        settled = _settled(graph, fold, way[-1]) if way else None
+        if settled is not None:
+            graph = _without(graph, (fold, *way[:-1]), settled)
+    return graph
 
 
-def _settled(graph: Graph, fold: Definition) -> Definition | None:
-    """The exponentials of a softmax without ``fold``, if that takes its maximum a second time."""
-    exponential = _only_reader(graph, fold) if _is_of_shifted(graph, fold) else None
-    parts = None if exponential is None else _exponent(exponential)
-    if exponential is None or parts is None or not _measures(graph, exponential, fold):
+def _without(graph: Graph, dead: Sequence[Definition], settled: Definition) -> Graph:
+    """``graph`` with a definition in place of the one that alone read ``dead``; it answers for their ONNX nodes."""
+    names = {definition.tensor.name for definition in dead}
+    definitions = {name: definition for name, definition in graph.definitions.items() if name not in names}
+    definitions[settled.tensor.name] = settled
+    left = {definition.binding for definition in definitions.values()}
+    gone = dict.fromkeys(definition.binding for definition in dead if definition.binding not in left)
+    nodes = [node for binding in (*gone, settled.binding) for node in graph.provenance.get(binding, ())]
+    return replace(
+        graph,
+        definitions=definitions,
+        provenance={**graph.provenance, settled.binding: tuple(dict.fromkeys(nodes))},
+        inputs_of={binding: read for binding, read in graph.inputs_of.items() if binding not in gone},
+    )
+
+
+def _settled(graph: Graph, fold: Definition, reader: Definition) -> Definition | None:
+    """``reader``, which takes the maximum ``fold`` away, without that, if it is of a whole softmax."""
+    is_apart = _is(reader.body, "sub")
+    way = _way(graph, reader) if is_apart else (reader,)
+    exponent = _exponent(graph, way[-1]) if way else None
+    if exponent is None or not _measures(graph, way[-1], exponent, fold):
         return None
-    shifted, maximum = parts
-    return replace(exponential, body=op("exp", shifted)) if _is_normalised(graph, exponential, maximum) else None
+    if not _is_normalised(graph, way[-1], exponent[1]):
+        return None
+    return replace(reader, body=reader.body.children[0] if is_apart else op("exp", exponent[0]))
 
 
 def _is_of_shifted(graph: Graph, fold: Definition) -> bool:
@@ -62,23 +80,24 @@ def _is_of_shifted(graph: Graph, fold: Definition) -> bool:
     return _origin(graph, folded) == element
 
 
-def _exponent(exponential: Definition) -> tuple[Expr, Load] | None:
-    """d and the load of m, if a definition is ``exp(d - m)``."""
-    body = exponential.body
-    if isinstance(body, Op) and body.name == "exp" and isinstance(inner := body.args[0], Op) and inner.name == "sub":
-        shifted, maximum = inner.args
-        return (shifted, maximum) if isinstance(maximum, Load) else None
-    return None
+def _exponent(graph: Graph, exponential: Definition) -> tuple[Expr, Load] | None:
+    """d and the load of m, if a definition is ``exp(d - m)``; the difference may have a definition of its own."""
+    if not _is(exponential.body, "exp"):
+        return None
+    inner: Expr | None = _origin(graph, exponential.body.children[0])
+    if isinstance(inner, Load):
+        inner = _body(graph, inner)
+    if inner is None or not _is(inner, "sub"):
+        return None
+    shifted, maximum = inner.children[0], _origin(graph, inner.children[1])
+    return (shifted, maximum) if isinstance(maximum, Load) else None
 
 
-def _measures(graph: Graph, exponential: Definition, fold: Definition) -> bool:
+def _measures(graph: Graph, exponential: Definition, exponent: tuple[Expr, Load], fold: Definition) -> bool:
     """Whether the d of ``exp(d - m)`` is the one that ``fold`` gives the maximum m of."""
-    parts = _exponent(exponential)
-    if parts is None or parts[1].tensor != fold.tensor:
-        return False
-    shifted, maximum = parts
+    shifted, maximum = exponent
     along = [exponential.axes[n] for n in _along(exponential, maximum)]
-    if not _same_extents(along, fold.reduced):
+    if maximum.tensor != fold.tensor or not _same_extents(along, fold.reduced):
         return False
     folded = _at(fold.body, (*fold.axes, *fold.reduced), (*maximum.indices, *along))
     return _difference(graph, folded) == _difference(graph, shifted)
@@ -92,9 +111,9 @@ def _is_normalised(graph: Graph, exponential: Definition, maximum: Load) -> bool
     quotient = None if total is None else _only_reader(graph, total)
     if name in graph.outputs or total is None or quotient is None or len(readers) != 2 or quotient not in readers:
         return False
-    if quotient.is_reduction or not isinstance(quotient.body, Op) or quotient.body.name != "div":
+    if quotient.is_reduction or not _is(quotient.body, "div"):
         return False
-    value, divisor = quotient.body.args
+    value, divisor = quotient.body.children
     # Loads of these two and of nothing else: the quotient reads both.
     if not (isinstance(total.body, Load) and isinstance(value, Load) and isinstance(divisor, Load)):
         return False
@@ -105,6 +124,10 @@ def _is_normalised(graph: Graph, exponential: Definition, maximum: Load) -> bool
     summed = _at(total.body, total.axes, divisor.indices)
     whole = tuple(total.body.indices[n] for n in along) == total.reduced
     return whole and all(summed.children[n] == _simple(value.indices[n]) for n in rows)
+
+
+def _is(expr: Expr, name: str) -> bool:
+    return isinstance(expr, Op) and expr.name == name
 
 
 def _along(exponential: Definition, maximum: Load) -> list[int]:
@@ -123,10 +146,19 @@ def _only_reader(graph: Graph, definition: Definition) -> Definition | None:
     return graph.definitions[readers[0]] if len(readers) == 1 and name not in graph.outputs else None
 
 
+def _way(graph: Graph, definition: Definition) -> tuple[Definition, ...]:
+    """What alone reads a result: what moves it, and at the end what computes with it; empty if that isn't one."""
+    reader = _only_reader(graph, definition)
+    if reader is None or reader.is_reduction or not isinstance(reader.body, Load):
+        return () if reader is None else (reader,)
+    rest = _way(graph, reader)
+    return (reader, *rest) if rest else ()
+
+
 def _difference(graph: Graph, expr: Expr) -> tuple[Expr, Expr] | None:
     """The two sides of a difference, which may have been stored, moved and cast since."""
     found: Expr | None = _simple(expr)
-    while found is not None and not (isinstance(found, Op) and found.name == "sub"):
+    while found is not None and not _is(found, "sub"):
         found = _body(graph, found) if isinstance(found, Load) else _uncast(found)
     if found is None:
         return None
@@ -136,8 +168,7 @@ def _difference(graph: Graph, expr: Expr) -> tuple[Expr, Expr] | None:
 
 def _uncast(expr: Expr) -> Expr | None:
     """What a cast between floating-point types, which is monotone and leaves 0 and NaN alone, is taken of."""
-    is_cast = isinstance(expr, Op) and expr.name == "cast"
-    return expr.children[0] if is_cast and {expr.dtype, expr.children[0].dtype} <= _FLOATS else None
+    return expr.children[0] if _is(expr, "cast") and {expr.dtype, expr.children[0].dtype} <= _FLOATS else None
 
 
 def _origin(graph: Graph, expr: Expr) -> Expr:

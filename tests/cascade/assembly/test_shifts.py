@@ -21,11 +21,11 @@ from tests.cascade.assembly.test_tails import concat, without_last
 from tests.cascade.build import GraphBuilder, at, axes, matmul, number, softmax
 
 
-def shifted(g: GraphBuilder, x: Tensor, top: Tensor | None = None) -> Tensor:
+def shifted(g: GraphBuilder, x: Tensor, top: Tensor | None = None, name: str = "shifted") -> Tensor:
     """``x`` minus its maxima, or those of other rows, kept as an axis of one place."""
     *rows, last = axes("d", *x.shape)
-    maxima = top or g.define("top", (*rows, axis("u", 1)), at(x, *rows, last), "max", (last,))
-    return g.define("shifted", (*rows, last), op("sub", at(x, *rows, last), at(maxima, *rows, 0)))
+    maxima = top or g.define(f"{name}.top", (*rows, axis("u", 1)), at(x, *rows, last), "max", (last,))
+    return g.define(name, (*rows, last), op("sub", at(x, *rows, last), at(maxima, *rows, 0)))
 
 
 def shifted_by_a_reshaped_maximum(g: GraphBuilder, x: Tensor) -> Tensor:
@@ -42,6 +42,10 @@ def shifted_and_cast(g: GraphBuilder, x: Tensor) -> Tensor:
     return g.define("single", place, cast(at(shifted(g, half), *place), "float32"))
 
 
+def shifted_twice(g: GraphBuilder, x: Tensor) -> Tensor:
+    return shifted(g, shifted(g, x), name="again")
+
+
 def as_it_is(g: GraphBuilder, x: Tensor) -> Tensor:
     return x
 
@@ -53,6 +57,21 @@ def attention(shift: Shift, rows: int = 5, whole: bool = True) -> Graph:
     g = GraphBuilder()
     p = softmax(g, shift(g, g.input("x", 1, rows, 7)), whole=whole)
     return g.graph(matmul(g, "o", p, g.input("v", 1, 7, 4)))
+
+
+def written_out(shift: Shift, leaves: str = "") -> Graph:
+    """The difference in the exponential is a definition of its own; one named leaves the model."""
+    g = GraphBuilder()
+    x = shift(g, g.input("x", 5, 7))
+    *rows, last = axes("e", 5, 7)
+    m = g.define("m", (*rows, axis("w", 1)), at(x, *rows, last), "max", (last,))
+    m = g.define("m.again", m_axes := (*rows, axis("w", 1)), at(m, *m_axes))
+    d = g.define("d", (*rows, last), op("sub", at(x, *rows, last), at(m, *rows, 0)))
+    e = g.define("e", (*rows, last), op("exp", at(d, *rows, last)))
+    t = g.define("t", (*rows, axis("w", 1)), at(e, *rows, last), "sum", (last,))
+    p = g.define("p", (*rows, last), op("div", at(e, *rows, last), at(t, *rows, 0)))
+    o = matmul(g, "o", p, g.input("v", 7, 4))
+    return g.graph(o, *([g.definitions[leaves].tensor] if leaves else []))
 
 
 def sink(shift: Shift) -> Graph:
@@ -68,11 +87,23 @@ def cascade_of(graph: Graph) -> Cascade:
     return canonicalise(cascade).cascade
 
 
-@pytest.mark.parametrize("shift", [shifted, shifted_by_a_reshaped_maximum])
+@pytest.mark.parametrize("shift", [shifted, shifted_by_a_reshaped_maximum, shifted_twice])
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("whole", [True, False])
 def test_both_spellings_are_one_cascade(shift: Shift, rows: int, whole: bool) -> None:
     assert cascade_of(attention(shift, rows, whole)) == cascade_of(attention(as_it_is, rows, whole))
+
+
+@pytest.mark.parametrize("shift", [shifted, shifted_twice])
+def test_a_softmax_written_out_is_the_same(shift: Shift) -> None:
+    assert cascade_of(written_out(shift)) == cascade_of(written_out(as_it_is))
+
+
+def test_the_nodes_of_a_maximum_that_is_gone_are_covered() -> None:
+    graph = take_maximum_once(written_out(shifted))
+    assert not {"m", "m.again"} & graph.inputs_of.keys()
+    (cascade,) = detect(graph).cascades
+    assert {"node_m", "node_m.again", "node_d"} <= set(cascade.onnx_nodes)
 
 
 def test_a_cast_of_the_difference_is_seen_through() -> None:
@@ -185,6 +216,7 @@ def maybe_empty() -> Graph:
         other_axis(),
         minimum(),
         *map(read_elsewhere, ("p_max", "p_exp", "p_sum")),
+        written_out(shifted, leaves="d"),
         with_one_more(),
         whole_numbers(),
         maybe_empty(),
@@ -197,6 +229,7 @@ def maybe_empty() -> Graph:
         "the maximum leaves the model",
         "the exponentials leave the model",
         "the sum leaves the model",
+        "the difference leaves the model",
         "divided by more than the sum",
         "integers",
         "maybe no element",
