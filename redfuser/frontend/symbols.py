@@ -84,6 +84,20 @@ class Symbols:
             raise OutOfRange(name, DimRange(count, ANY_SIZE.high))
         return self.decide(extent >= count)
 
+    def at_most(self, last: Any, extent: Any) -> None:
+        """Note that ``last`` is the largest of indices into ``extent`` elements; None says nothing.
+
+        Raises:
+            OutOfRange: it is a symbolic dimension and a constant, and may leave a static extent. ONNX calls that an
+                error, and a kernel couldn't tell.
+        """
+        if last is None or not isinstance(extent, int):
+            return
+        for name, variable in self.variables.items():
+            offset = self.simplify(last - variable)
+            if isinstance(offset, int) and 1 <= extent - 1 - offset < self.ranges[name].high:
+                raise OutOfRange(name, DimRange(ANY_SIZE.low, extent - 1 - offset))
+
     def _name(self, extent: Any) -> str | None:
         """The name of the dimension that an extent is, if it is one."""
         return next((n for n, v in self.variables.items() if isinstance(extent, tirx.Var) and v.same_as(extent)), None)

@@ -140,6 +140,32 @@ def test_a_range_beyond_the_table_is_refused() -> None:
     assert caught.value.hint == "compile with --dim n=1:8"
 
 
+@pytest.mark.parametrize(("last", "taken"), [("positions", DimRange(1, 8)), ("further", DimRange(1, 6))])
+def test_counted_positions_end_with_their_table(last: str, taken: DimRange) -> None:
+    """As models with learned positions count them; some begin at 2."""
+    nodes = [
+        node("Shape", ["x"], ["size"], end=1),
+        node("Squeeze", ["size"], ["count"]),
+        node("Range", ["zero", "count", "one"], ["counted"]),
+        node("Unsqueeze", ["counted", "first"], ["positions"]),
+        node("Add", ["positions", "two"], ["further"]),
+        node("Gather", ["table", last], ["rows"]),
+        node("Add", ["rows", "x"], ["y"]),
+    ]
+    numbers = {"zero": np.array(0), "one": np.array(1), "two": np.array(2), "first": np.array([0])}
+    constants = {**numbers, "table": ramp(8, 3)}
+    feeds = [{"x": ramp(taken.high, 3)}, {"x": ramp(1, 3)}]
+    assert check(nodes, {"x": (FLOAT, ["n", 3])}, feeds, constants).dims == {"n": taken}
+    with pytest.raises(UsageError, match=f"sizes of {taken} alone"):
+        lower(loaded(graph_of(nodes, {"x": (FLOAT, ["n", 3])}, ["y"], constants)), {"n": DimRange(1, 9)})
+
+
+def test_positions_that_come_with_the_call_limit_nothing() -> None:
+    nodes = [node("Gather", ["table", "at"], ["y"])]
+    feeds = [{"at": np.array([7, 0, 3])}]
+    assert check(nodes, {"at": (TensorProto.INT64, ["n"])}, feeds, {"table": ramp(8, 3)}).dims == {"n": ANY_SIZE}
+
+
 def test_the_best_few_need_as_many() -> None:
     best = [node("TopK", ["x", "k"], ["y", "places"], axis=1)]
     feeds = [{"x": np.sin(ramp(*shape))} for shape in ((2, 4), (1, 4), (3, 50))]

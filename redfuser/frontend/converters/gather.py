@@ -9,7 +9,8 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, extents_of, rank_of
+from redfuser.frontend.converters.common import Attributes, Inputs, dtype_of, extents_of, rank_of, symbols_of
+from redfuser.frontend.converters.positions import largest
 from redfuser.frontend.sizes import as_relax, as_tensor, objects
 
 #: An integer, or an expression over symbolic dimensions.
@@ -19,13 +20,18 @@ Coordinate = Callable[[Sequence[tirx.Var]], tirx.PrimExpr]
 
 
 def convert_gather(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Gather along one axis; a run-time index is counted from the end once, then clipped."""
+    """Gather along one axis; a run-time index is counted from the end once, then clipped.
+
+    Raises:
+        OutOfRange: positions counted from an open dimension may leave the data.
+    """
     data, indices = inputs[0], inputs[1]
     shape = extents_of(data)
     axis = attributes.get("axis", 0) % len(shape)
     rank = rank_of(indices)
     affine = _affine(indices, shape[axis])
     if affine is None:
+        symbols_of(attributes).at_most(largest(bb, indices), shape[axis])
         return R.take(data, _wrapped(bb, indices, [shape[axis]], scalar=True), axis, mode="clip")
 
     def source(place: Sequence[tirx.Var]) -> list[tirx.PrimExpr]:
