@@ -166,6 +166,14 @@ def test_positions_that_come_with_the_call_limit_nothing() -> None:
     assert check(nodes, {"at": (TensorProto.INT64, ["n"])}, feeds, {"table": ramp(8, 3)}).dims == {"n": ANY_SIZE}
 
 
+def test_positions_that_are_doubled_again_and_again_are_followed_once() -> None:
+    """Each way through such sums apart would be 2 ** 50 of them."""
+    doubled = [node("Add", [f"d{n}", f"d{n}"], [f"d{n + 1}"]) for n in range(50)]
+    nodes = [*doubled, node("Gather", ["table", "d50"], ["y"])]
+    feeds = [{"d0": np.array([0, 0])}]
+    assert check(nodes, {"d0": (TensorProto.INT64, ["n"])}, feeds, {"table": ramp(8, 3)}).dims == {"n": ANY_SIZE}
+
+
 def test_the_best_few_need_as_many() -> None:
     best = [node("TopK", ["x", "k"], ["y", "places"], axis=1)]
     feeds = [{"x": np.sin(ramp(*shape))} for shape in ((2, 4), (1, 4), (3, 50))]

@@ -15,11 +15,22 @@ def largest(bb: relax.BlockBuilder, value: relax.Expr) -> Any:
 
     Followed are numbers counted up by one (Range), sums of such and constants, and what only moves elements.
     """
+    return _largest(bb, value, {})
+
+
+def _largest(bb: relax.BlockBuilder, value: relax.Expr, found: dict[relax.Var, Any]) -> Any:
+    """Each binding is followed once: a sum may read one twice, and so may that."""
+    if isinstance(value, relax.Var):
+        if value not in found:
+            found[value] = _of_value(bb, bb.lookup_binding(value), found)
+        return found[value]
+    return _of_value(bb, value, found)
+
+
+def _of_value(bb: relax.BlockBuilder, value: relax.Expr, found: dict[relax.Var, Any]) -> Any:
     if isinstance(value, relax.Constant):
         contents = value.data.numpy()
         return int(contents.max()) if contents.size and contents.dtype.kind in "iu" else None
-    if isinstance(value, relax.Var):
-        value = bb.lookup_binding(value)
     if not isinstance(value, relax.Call) or not hasattr(value.op, "name"):
         return None
     name = value.op.name.removeprefix("relax.")
@@ -27,6 +38,6 @@ def largest(bb: relax.BlockBuilder, value: relax.Expr) -> Any:
         _, stop, step = (bound.value for bound in value.args)
         return stop - 1 if isinstance(step, tirx.IntImm) and int(step) == 1 else None
     if name == "add":
-        parts = [largest(bb, part) for part in value.args]
+        parts = [_largest(bb, part, found) for part in value.args]
         return None if None in parts else parts[0] + parts[1]
-    return largest(bb, value.args[0]) if name in _MOVES else None
+    return _largest(bb, value.args[0], found) if name in _MOVES else None

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 
+#: The end of a slice that goes as far as its axis does.
+END = 1 << 31
+
+
 def _unknown(name: str) -> None:
     """The contents of a value where none are known."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from redfuser.binding import dims_in
 from redfuser.codegen.cpu.lowering.lengths import narrower, stream_lengths
@@ -21,9 +20,6 @@ from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.expr import Axis, Expr, Tensor, index, loads, op, substitute
 from redfuser.extents import most
 from redfuser.tile.ir import Reduce, Statement, Store, Stream
-
-if TYPE_CHECKING:
-    from tvm.tirx import PrimExpr
 
 #: With more remainders than this, a stream goes through them point by point instead.
 MOST_REMAINDERS = 3
@@ -90,6 +86,7 @@ class Bodies:
 
     def _stream(self, stream: Stream, region: Region, done: Mapping[Axis, int]) -> None:
         """Whole tiles in a loop, then what is left: one copy of the body for every remainder that occurs."""
+        builder = self.loops.builder
         start, stop = (self._bound(bound, stream.axis, region) for bound in (stream.start, stream.stop))
         if dims_in((stream.start, stream.stop)):
             self._symbolic_stream(stream, start, stop, region, done)
@@ -98,8 +95,8 @@ class Bodies:
         length = op("sub", stop, start)
         counts = {n // stream.tile for n in lengths}
         rests = sorted({n % stream.tile for n in lengths} - {0})
-        tiles = self._scalar(op("floordiv", length, index(stream.tile))) if len(counts) > 1 else None
-        with self.loops.builder.loop(stream.axis.name, max(counts), "serial", tiles) as number:
+        tiles = builder.index(op("floordiv", length, index(stream.tile))) if len(counts) > 1 else None
+        with builder.loop(stream.axis.name, max(counts), "serial", tiles) as number:
             first = op("add", start, op("mul", number, index(stream.tile)))
             self._iteration(stream, first, stream.tile, region, done)
         if not rests:
@@ -107,7 +104,7 @@ class Bodies:
         left = op("floormod", length, index(stream.tile))
         first = op("sub", stop, left)
         if len(rests) > MOST_REMAINDERS:
-            with self.loops.builder.loop(stream.axis.name, stream.tile, "serial", self._scalar(left)) as number:
+            with builder.loop(stream.axis.name, stream.tile, "serial", builder.index(left)) as number:
                 self._iteration(stream, op("add", first, number), 1, region, done)
             return
         for rest in rests:
@@ -115,24 +112,24 @@ class Bodies:
             if {n % stream.tile for n in lengths} == {rest}:
                 self._iteration(stream, here, rest, region, done)
                 continue
-            with self.loops.builder.when(self._scalar(left).equal(self.loops.builder.number(rest))):
+            with builder.when(builder.index(left).equal(builder.number(rest))):
                 self._iteration(stream, here, rest, region, done)
 
     def _symbolic_stream(
         self, stream: Stream, start: Expr, stop: Expr, region: Region, done: Mapping[Axis, int]
     ) -> None:
         """Tiles as long as they fit, then narrower ones."""
-        room = most(stream.axis.extent)
+        builder, room = self.loops.builder, most(stream.axis.extent)
         name = stream.axis.name
         for width in narrower(stream.tile, self.loops.machine.lanes):
             count = op("floordiv", op("max", op("sub", stop, start), index(0)), index(width))
-            whole_tiles = self.loops.builder.coordinate(f"{name}_tiles", count, room // width + 1)
-            with self.loops.builder.loop(name, max(room // width, 1), "serial", self._scalar(whole_tiles)) as number:
+            whole_tiles = builder.coordinate(f"{name}_tiles", count, room // width + 1)
+            with builder.loop(name, max(room // width, 1), "serial", builder.index(whole_tiles)) as number:
                 first = op("add", start, op("mul", number, index(width)))
                 self._iteration(stream, first, width, region, done)
             if width > 1:
                 after = op("add", start, op("mul", whole_tiles, index(width)))
-                start = self.loops.builder.coordinate(f"{name}_rest", after, most(stream.axis.extent) + 1)
+                start = builder.coordinate(f"{name}_rest", after, most(stream.axis.extent) + 1)
             room = min(room, width - 1)
 
     def _bound(self, bound: Expr, along: Axis, region: Region) -> Expr:
@@ -147,9 +144,6 @@ class Bodies:
             spans = {**region.spans, stream.axis: Span(first, index(0), width)}
             inner = replace(region, spans=spans)
             self.write(stream.body, inner, done, self.prefetches.get(stream, ()))
-
-    def _scalar(self, value: Expr) -> PrimExpr:
-        return self.loops.builder.index(value)
 
 
 def _beside(ahead: Sequence[Nest], nests: Sequence[Nest]) -> list[Nest]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.bytes.panels import COLUMNS
 from redfuser.codegen.cpu.bytes.products import ByteProducts
@@ -84,7 +84,7 @@ class PhaseWriter:
         grid = self.phase.grid
         count = prod(tile.count for tile in grid)
         total = _product(counts.values())
-        known = None if isinstance(total, Const) else self._scalar(total)
+        known = None if isinstance(total, Const) else self.builder.index(total)
         with self.builder.loop("block", count, "parallel" if count > 1 else "serial", known) as block:
             arrays = {**self.arrays, **self._allocate()}
             access = Access(self.builder, self.layouts, arrays, self.uncached)
@@ -163,14 +163,14 @@ class PhaseWriter:
         The last two blocks store some elements both: the same numbers.
         """
         extent, most_points = index(tile.axis.extent), most(tile.axis.extent)
-        points, wider = self._scalar(extent), 0
+        points, wider = self.builder.index(extent), 0
         for width in narrower(tile.size, self.machine.lanes):
             fits = points >= self.builder.number(width)
             condition = fits & (points < self.builder.number(wider)) if wider else fits
             with self.builder.when(condition):
                 count = op("floordiv", index(tile.axis.extent + width - 1), index(width)) if wider else None
                 inside = -(-min(wider, most_points) // width) if wider else 1
-                known = self._scalar(count) if count is not None else None
+                known = self.builder.index(count) if count is not None else None
                 with self.builder.loop(tile.axis.name, inside, "serial", known) as inner:
                     first = op("mul", inner if wider else numbers[tile], index(width))
                     last = op("sub", extent, index(width))
@@ -181,9 +181,6 @@ class PhaseWriter:
             if least(tile.axis.extent) >= width:
                 return
             wider = width
-
-    def _scalar(self, value: Expr) -> Any:
-        return self.builder.index(value)
 
 
 def _product(counts: Iterable[Expr]) -> Expr:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from redfuser.frontend.normalising.contributed.heads import hide_later, merge_heads, padding, scores_of, split_heads
-from redfuser.frontend.normalising.definition import Definition
+from redfuser.frontend.normalising.definition import END, Definition
 
 _PAIRED = "give both past_key and past_value, or none"
 
@@ -70,13 +72,14 @@ def _bias(write: Definition, place: int) -> str:
     """The part of the bias for queries, keys or values; empty without one."""
     if not write.input(3):
         return ""
-    sizes = write.shape(0)[2:]
-    if None in sizes:
+    sizes = write.shape(0)
+    given = sizes[2], *sizes[4:]  # the width, or heads and their size
+    known = [size for size in given if size is not None]
+    if len(known) < len(given):
         write.refuse("a bias of queries of unknown width", "fix the last dimension of the queries with --dim")
-    width = sizes[0] if len(sizes) == 1 else sizes[0] * sizes[2]  # type: ignore[operator]
-    stop = place * width + width if place < 2 else (1 << 31)  # type: ignore[operator]
-    bounds = [write.integers(bound) for bound in (place * width, stop)]  # type: ignore[operator]
-    return write.add("Slice", write.input(3), *bounds, write.integers(0))
+    width = prod(known)
+    bounds = place * width, (place + 1) * width if place < 2 else END
+    return write.add("Slice", write.input(3), *(write.integers(bound) for bound in bounds), write.integers(0))
 
 
 def _require_whole_mask(write: Definition) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redfuser.frontend.normalising.contributed.heads import counted, extent
-from redfuser.frontend.normalising.definition import Definition
+from redfuser.frontend.normalising.definition import END, Definition
 
 
 def define_rotary_embedding(write: Definition) -> None:
@@ -94,5 +94,5 @@ def _parts(write: Definition, x: str, sizes: list[int]) -> list[str]:
 
 
 def _every_other(write: Definition, x: str, start: int) -> str:
-    bounds = [write.integers(number) for number in (start, 1 << 31, -1, 2)]
+    bounds = [write.integers(number) for number in (start, END, -1, 2)]
     return write.add("Slice", x, *bounds)
