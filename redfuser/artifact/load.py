@@ -12,6 +12,7 @@ import numpy as np
 
 from redfuser.artifact.device import check_device, open_device
 from redfuser.artifact.kept import Kept
+from redfuser.artifact.library import open_library
 from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.host import usable_cores
@@ -203,7 +204,6 @@ def _check_size(manifest: Manifest, module: Path) -> None:
 
 def _open(manifest: Manifest, module: Path, number: int) -> LoadedModel:
     try:
-        import tvm
         from tvm import relax
     except (ImportError, OSError) as error:
         raise MissingToolError(
@@ -212,7 +212,8 @@ def _open(manifest: Manifest, module: Path, number: int) -> LoadedModel:
     device = open_device(manifest.target, number)
     # TVM raises whatever its loader meets: OSError, RuntimeError or a class of its own below it.
     try:
-        machine = relax.VirtualMachine(tvm.runtime.load_module(str(module)), device)
+        # What a GPU has loaded outlives the library: closing that, to open it again, would fill the GPU.
+        machine = relax.VirtualMachine(open_library(module, keep=manifest.target.kind != "cpu"), device)
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise VerificationError(

@@ -1,0 +1,75 @@
+"""Open a module's library as it lies on the disk now.
+
+The dynamic loader answers for a name that it has opened, and for a file that it has mapped, with the library of then.
+So a process that loads an artifact again, after its folder was replaced or a file overwritten, would run the old one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any
+
+#: When the file that a library was opened from had last changed, in ns since 1970; by device and inode.
+_changed: dict[tuple[int, int], int] = {}
+_turn = Lock()
+
+
+def open_library(path: Path, keep: bool) -> Any:
+    """TVM's module of a library. One that was opened before is shared if its file is unchanged, and stays if it isn't.
+
+    Args:
+        path: of the file; nothing is written beside it.
+        keep: whether it stays open to the end of the process, not only as long as the module or a function of it.
+
+    Raises:
+        OSError: the file can't be read or isn't a library.
+    """
+    from tvm_ffi import get_global_func
+
+    with _turn, path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        name = _own_name(str(path.absolute().parent), path.name, status)
+        identity, changed = (status.st_dev, status.st_ino), status.st_ctime_ns
+        try:
+            if _is_open(name) and _changed.get(identity, changed) != changed:
+                module = _open_copy(file)
+            else:
+                # Not tvm.runtime.load_module, which follows links and so spells the path its own way.
+                module = get_global_func("ffi.Module.load_from_file.so")(name, "so")
+                _changed[identity] = changed
+        except RuntimeError as error:
+            raise OSError(str(error).replace(name, str(path))) from error
+    if keep:
+        get_global_func("ffi.ModuleGlobalsAdd")(module)
+    return module
+
+
+def _own_name(folder: str, name: str, status: os.stat_result) -> str:
+    """The path of a file, spelled as that of no other file: device and inode in binary, 0 as ``/`` and 1 as ``/.``."""
+    number = f"{status.st_dev << 64 | status.st_ino:b}"
+    return folder + number.replace("1", "/.").replace("0", "/") + "/" + name
+
+
+def _is_open(name: str) -> bool:
+    """Whether the loader has mapped this file, by whatever name."""
+    loader = ctypes.CDLL(None)
+    loader.dlopen.restype = ctypes.c_void_p
+    handle = loader.dlopen(os.fsencode(name), os.RTLD_LAZY | os.RTLD_NOLOAD)
+    if handle:
+        loader.dlclose(ctypes.c_void_p(handle))
+    return bool(handle)
+
+
+def _open_copy(file: IO[bytes]) -> Any:
+    """A library of a file's content, in memory of its own: the loader would take the file for the one it has mapped."""
+    from tvm_ffi import get_global_func
+
+    with os.fdopen(os.memfd_create("module.so"), "wb") as copy:
+        shutil.copyfileobj(file, copy, 1 << 20)
+        copy.flush()
+        name = _own_name("/proc/self/fd", str(copy.fileno()), os.fstat(copy.fileno()))
+        return get_global_func("ffi.Module.load_from_file.so")(name, "so")
