@@ -18,6 +18,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from redfuser.contents import held
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend.converters import CONVERTERS, converter_of
+from redfuser.frontend.converters.broadcasting import require_fit
 from redfuser.frontend.converters.common import Attributes, Inputs
 from redfuser.frontend.element_types import held_array, held_type
 from redfuser.frontend.model import opset_of
@@ -169,6 +170,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 "output_types": kinds,
                 "symbols": self.symbols,
             }
+            if self.symbols.variables:
+                require_fit(node.op_type, inputs, self.symbols)
             result = convert(self.bb, inputs, attributes)
             return self._separate(self.bb.normalize(result) if isinstance(result, relax.Expr) else result)
         except OutOfRange:
@@ -183,14 +186,16 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _how_to_fix(self, node: NodeProto, reason: str = "must be a constant") -> str:
         """What to say where a node needs a constant or a static shape: the user can give either."""
+        dims = " ".join(f"--dim {name}=N" for name in self.symbols.ranges)
+        fixed = f"fix the symbolic dimensions: {dims}" if dims else ""
         if "symbolic dimension" in reason:
-            return f"fix the symbolic dimensions: {' '.join(f'--dim {name}=N' for name in self.symbols.ranges)}"
+            return fixed
         if not reason.endswith("must be a constant"):
             return ""
         parameters = node.input if node.op_type == "If" else node.input[1:]
         read = [name for name in parameters if name in self._inputs]
         names = read or [name for name, variable in self._inputs.items() if _is_switch(variable)]
-        return f"make it a constant: {' '.join(f'--value {name}=N' for name in names)}" if names else ""
+        return f"make it a constant: {' '.join(f'--value {name}=N' for name in names)}" if names else fixed
 
     def _separate(self, result: relax.Expr | Sequence[relax.Expr]) -> Sequence[relax.Expr]:
         if not isinstance(result, relax.Expr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,6 +84,38 @@ class Symbols:
         if name is not None and self.ranges[name].low < count:
             raise OutOfRange(name, DimRange(count, ANY_SIZE.high))
         return self.decide(extent >= count)
+
+    def require_equal(self, a: Any, b: Any) -> None:
+        """Check that two extents are the same whatever the dimensions.
+
+        Raises:
+            OutOfRange: they are up to some size of the one dimension that they depend on.
+            ValueError: they are for some sizes only.
+        """
+        difference = self.simplify(expression(a) - expression(b))
+        if isinstance(difference, int) and not difference:
+            return
+        name, most = self._vanishes(difference)
+        if name:
+            raise OutOfRange(name, DimRange(ANY_SIZE.low, most))
+        raise ValueError(f"its operands fit each other only if the symbolic dimensions make {a} and {b} the same")
+
+    def _vanishes(self, difference: Any) -> tuple[str, int]:
+        """The dimension up to some size of which a difference of extents is 0, and that size; "" if there is none."""
+        used = [] if isinstance(difference, int) else tirx.analysis.undefined_vars(difference)
+        name = next((n for n, v in self.variables.items() if len(used) == 1 and v.same_as(used[0])), "")
+        if not name:
+            return "", 0
+        variable, bounds = self.variables[name], self.ranges[name]
+
+        def differs(size: int) -> bool:
+            return self.simplify(tirx.stmt_functor.substitute(difference, {variable: expression(size)})) != 0
+
+        count = bisect_left(range(bounds.low, bounds.high + 1), True, key=differs)
+        analyzer = arith.Analyzer()
+        analyzer.bind(variable, Range(bounds.low, bounds.low + count))
+        proved = count and analyzer.can_prove_equal(difference, expression(0))
+        return (name, bounds.low + count - 1) if proved else ("", 0)
 
     def at_most(self, last: Any, extent: Any) -> None:
         """Note that ``last`` is the largest of indices into ``extent`` elements; None says nothing.

@@ -54,6 +54,31 @@ def test_a_number_of_elements_is_fixed_and_the_artifact_verified(tmp_path: Path)
         assert output.accuracy.passed, str(output)
 
 
+def test_parts_are_as_long_as_constants_say(tmp_path: Path) -> None:
+    node = helper.make_node("Split", ["x", "long"], ["y", "rest"], name="node", axis=1)
+    path = save(graph_of([node], {"x": X, "long": np.array([2, 3])}, ["y"]), tmp_path)
+    with pytest.raises(UnsupportedOperatorError, match="how long the parts are must be a constant") as caught:
+        redfuser.compile(path, output=tmp_path / "out")
+    assert caught.value.hint == "make it a constant: --value long=N"
+    module = redfuser.compile(path, output=tmp_path / "out", values={"long": [2, 3]}).load()
+    np.testing.assert_array_equal(module({"x": X})["y"], X[:, :2])
+
+
+def test_parts_as_long_as_an_open_dimension_need_it_fixed(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=0, end=1),
+        helper.make_node("Concat", ["n", "n"], ["long"], axis=0),
+        helper.make_node("Concat", ["x", "x"], ["double"], axis=0),
+        helper.make_node("Split", ["double", "long"], ["y", "rest"], name="node", axis=0),
+    ]
+    path = save(graph_of(nodes, {"x": (TensorProto.FLOAT, ["n", 5])}, ["y"]), tmp_path)
+    with pytest.raises(UnsupportedOperatorError, match="Split") as caught:
+        redfuser.compile(path, output=tmp_path / "out")
+    assert caught.value.hint == "fix the symbolic dimensions: --dim n=N"
+    module = redfuser.compile(path, output=tmp_path / "out", dims={"n": 3}).load()
+    np.testing.assert_array_equal(module({"x": X})["y"], X)
+
+
 @pytest.mark.parametrize("condition", [0, 1])
 def test_a_fixed_condition_decides_a_branch(condition: int, tmp_path: Path) -> None:
     path = save(branch(), tmp_path)

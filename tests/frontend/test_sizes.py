@@ -250,6 +250,45 @@ def test_shapes_that_need_a_fixed_dimension_say_so() -> None:
     assert "--dim a=N" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("combine", "shape"),
+    [(node("Add", ["rows", "x"], ["y"]), ["n", 3]), (node("MatMul", ["x", "rows"], ["y"]), [2, "n"])],
+)
+def test_a_table_cut_from_its_end_takes_sizes_up_to_its_own(combine: NodeProto, shape: Sequence[int | str]) -> None:
+    """As ``table[max(0, 8 - n):]``, which is shorter than ``n`` once there are no 8 rows left to start from."""
+    nodes = [
+        node("Shape", ["x"], ["size"], start=shape.index("n"), end=shape.index("n") + 1),
+        node("Sub", ["eight", "size"], ["left"]),
+        node("Max", ["left", "zero"], ["start"]),
+        node("Slice", ["table", "start", "eight", "zero"], ["rows"]),
+        combine,
+    ]
+    constants = {"eight": np.array([8]), "zero": np.array([0]), "table": ramp(8, 3)}
+    feeds = [{"x": ramp(*(n if extent == "n" else int(extent) for extent in shape))} for n in (1, 5, 8)]
+    assert check(nodes, {"x": (FLOAT, shape)}, feeds, constants).dims == {"n": DimRange(1, 8)}
+    with pytest.raises(UsageError, match="--dim n=1:9: the model takes sizes of 1:8 alone"):
+        lower(loaded(graph_of(nodes, {"x": (FLOAT, shape)}, ["y"], constants)), {"n": DimRange(1, 9)})
+
+
+@pytest.mark.parametrize(
+    ("combine", "shape", "extents"),
+    [
+        (node("Where", ["condition", "x", "x"], ["y"]), ["n"], "6 and n"),
+        (node("MatMul", ["x", "table"], ["y"]), [2, "n"], "n and 6"),
+        (node("Add", ["x", "table"], ["y"]), ["n", "m", 2], "m and 6"),
+    ],
+)
+def test_operands_that_fit_for_some_sizes_only_are_refused(
+    combine: NodeProto, shape: Sequence[int | str], extents: str
+) -> None:
+    constants = {"table": ramp(6, 2), "condition": np.arange(6) > 2}
+    with pytest.raises(
+        UnsupportedOperatorError, match=f"only if the symbolic dimensions make {extents} the same"
+    ) as caught:
+        lower(loaded(graph_of([combine], {"x": (FLOAT, shape)}, ["y"], constants)))
+    assert "--dim n=N" in caught.value.hint
+
+
 def test_an_operator_that_needs_a_static_axis_says_which_dimension_to_fix() -> None:
     norm = [node("LayerNormalization", ["x", "scale"], ["y"])]
     proto = graph_of(norm, {"x": (FLOAT, ["a", "b"])}, ["y"], {"scale": ramp(4)})

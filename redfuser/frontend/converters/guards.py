@@ -71,6 +71,12 @@ def _space_to_depth(inputs: Inputs, attributes: Attributes) -> str:
     return "mode CRD" if attributes.get("mode", b"DCR") == b"CRD" else ""
 
 
+def _split(inputs: Inputs, attributes: Attributes) -> str:
+    if (sizes := optional(inputs, 1)) is not None:
+        constant(sizes, "how long the parts are")
+    return ""
+
+
 _GUARDS: dict[str, Callable[[Inputs, Attributes], str]] = {
     "Cast": _cast,
     "ConvTranspose": _conv_transpose,
@@ -80,6 +86,7 @@ _GUARDS: dict[str, Callable[[Inputs, Attributes], str]] = {
     "Resize": _resize,
     "RoiAlign": _roi_align,
     "SpaceToDepth": _space_to_depth,
+    "Split": _split,
 }
 
 
@@ -88,6 +95,7 @@ def refuse_wrong_use(operator: str, inputs: Inputs, attributes: Attributes) -> N
 
     Raises:
         NotImplementedError: TVM would get it wrong; says what about it.
+        ValueError: an input has to be a constant and is none; says which.
     """
     what = _GUARDS[operator](inputs, attributes) if operator in _GUARDS else ""
     if what:
