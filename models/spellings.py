@@ -63,6 +63,12 @@ GRAPHS: dict[str, str] = {
     "bias_in_the_mask": """g (float[2,2,7,8] q, float[2,2,8,9] kt, float[2,2,9,8] v, float[1,2,7,9] bias,
          bool[2,1,1,9] seen) => (float[2,2,7,8] y) <float least = {-3.4028235e38}> {
         a = MatMul(q, kt)  w = Where(seen, bias, least)  b = Add(a, w)  p = Softmax<axis=-1>(b)  y = MatMul(p, v) }""",
+    # Sparse attention: scores below the third best are hidden. The selection stands apart.
+    "best_scores": """g (float[2,2,7,8] q, float[2,2,8,9] kt, float[2,2,9,8] v) => (float[2,2,7,8] y)
+        <float s = {0.35}, float hide = {-1e9}, int64[1] three = {3}, int64[1] two = {2}, int64[1] last = {-1}> {
+        a = MatMul(q, kt)  b = Mul(a, s)  best, places = TopK<axis=-1>(b, three)
+        worst = Slice(best, two, three, last)  below = Less(b, worst)  c = Where(below, hide, b)
+        p = Softmax<axis=-1>(c)  y = MatMul(p, v) }""",
     # DeepSeek-V2: experts of the groups whose best is best. Groups lie along another axis, which ends the cascade.
     "group_maxima": """g (float[6,40] x) => (float[6,4] y, int64[6,4] i)
         <int64[1] k = {4}, int64[1] two = {2}, int64[1] a = {-1}, int64[3] split = {6, 5, 8},

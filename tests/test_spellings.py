@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import redfuser
+from models.cascades import parsed
 from models.spellings import GRAPHS, spelling
 from redfuser.accuracy import compare
 from redfuser.oracle import run_float64, run_onnxruntime
@@ -44,3 +45,16 @@ def test_compiled_module_agrees_with_float64(name: str, tmp_path: Path) -> None:
     for output, value in artifact.load()(feeds).items():
         accuracy = compare(value, exact[output], unfused[output], value.dtype.name)
         assert accuracy.passed, str(accuracy)
+
+
+def test_a_selection_and_one_sum_above_it_stay_unfused(tmp_path: Path) -> None:
+    path = tmp_path / "sum.onnx"
+    graph = parsed("""g (float[6,16] x) => (float[6] y)
+        <int64[1] three = {3}, int64[1] two = {2}, int64[1] last = {-1}> {
+        best, places = TopK<axis=-1>(x, three)  worst = Slice(best, two, three, last)  above = Sub(x, worst)
+        above0 = Relu(above)  y = ReduceSum<keepdims=0>(above0, last) }""")
+    path.write_bytes(graph.SerializeToString())
+    report = redfuser.analyze(path)
+    assert report.fused == 0
+    assert [entry.reason.code for entry in report.cascades if entry.reason] == ["misaligned"]
+    assert "one place of the list that is selected is read" in str(report.cascades[0].reason)

@@ -79,11 +79,14 @@ class _Search:
     def _cut(self, members: tuple[str, ...], reason: Reason) -> bool:
         """Whether the first reductions of a group make cascades without the last ones, which then go on alone.
 
-        What only the last ones held together falls apart: the norms of queries and keys, without their product.
+        What only the last ones held together falls apart: the norms of queries and keys, without their product. If no
+        first ones do, the last ones may without the first: attention to scores above one that a selection found.
         """
-        for size in range(len(members) - 1, 0, -1):
-            rest = members[size:]
-            parts = self.grouping.linked(members[:size])
+        sizes = range(1, len(members))
+        cuts = [*((members[:size], members[size:]) for size in reversed(sizes)),
+                *((members[size:], members[:size]) for size in sizes)]  # fmt: skip
+        for together, rest in cuts:
+            parts = self.grouping.linked(together)
             kept = [part for part in parts if self._try(part)]
             if kept:
                 ends = [self.home[part[-1]] for part in kept]

@@ -8,7 +8,7 @@ from redfuser.cascade.assembly.placement import NotPlaceable
 from redfuser.cascade.assembly.producers import Producer
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.model import Output, Reduction
-from redfuser.expr import PAIR, Axis, Const, Expr, Load, Tensor, axis, load, op, transform, walk
+from redfuser.expr import PAIR, Axis, Const, Expr, Load, Tensor, axes_of, axis, load, op, transform, walk
 from redfuser.indexing import replace
 from redfuser.reason import Reason
 
@@ -70,7 +70,8 @@ class Naming:
         if definition.rank is not None:
             renamed = self.expr(place[definition.rank])
             if not isinstance(renamed, Axis):
-                raise NotPlaceable(Reason("misaligned", "the places of a list are split", member))
+                what = "the list in parts" if axes_of(renamed) else "one place of the list"
+                raise NotPlaceable(Reason("misaligned", f"{what} that is selected is read", member))
             rank = renamed
         return self._folded(number, definition, place, body, self.shared, rank)
 
