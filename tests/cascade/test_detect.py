@@ -278,6 +278,27 @@ def test_what_only_the_rest_of_a_group_held_together_falls_apart() -> None:
     ]
 
 
+def _norm(g: GraphBuilder, name: str, x: Tensor) -> Tensor:
+    """Every row less its sum, times the sum of the squares of that: one binding, as that of a LayerNormalization."""
+    (r, c), k = axes("r", *x.shape), axis("k", x.shape[-1])
+    total = g.define(f"{name}_sum", (r,), at(x, r, k), "sum", (k,), name)
+    less = op("sub", at(x, r, k), at(total, r))
+    squares = g.define(f"{name}_squares", (r,), op("mul", less, less), "sum", (k,), name)
+    return g.define(name, (r, c), op("mul", op("sub", at(x, r, c), at(total, r)), at(squares, r)))
+
+
+def test_a_norm_of_what_a_norm_gave_in_other_rows_does_not_make_that_again() -> None:
+    """Swin's merging of patches: the first norm's sum of squares, read by the second alone, is no product beside it."""
+    g = GraphBuilder()
+    first = _norm(g, "first", g.input("x", 8, 4))
+    r, c = axes("v", 4, 8)
+    row = op("add", op("mul", r, index(2)), op("floordiv", c, index(4)))
+    pairs = g.define("pairs", (r, c), at(first, row, op("floormod", c, index(4))))
+    found = detect(g.graph(matmul(g, "y", _norm(g, "second", pairs), g.input("w", 8, 8, constant=True))))
+    assert [(cascade.name, len(cascade.reductions)) for cascade in found.cascades] == [("norm_0", 2), ("norm_1", 2)]
+    assert not found.rejected
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_a_product_of_two_norms_is_not_folded_with_them(same: bool) -> None:
     """Norms of queries and keys, then their product: each norm would be made again for every row of the other."""

@@ -90,14 +90,14 @@ class Expander:
         if self.reaches(name) or name not in self.graph.stored or is_position(definition.body):
             return True
         cheap = is_view(definition.body) or self._is_folded_once(definition)
-        return cheap and all(map(self._is_there, self.graph.sources[name]))
+        return cheap and all(map(self.is_there, self.graph.sources[name]))
 
-    def _is_there(self, name: str) -> bool:
+    def is_there(self, name: str) -> bool:
         """Whether a tensor is kept in memory, made by the cascade, or element-wise on such; else it can't be read."""
         definition = self.graph.definitions.get(name)
         if name in self.graph.stored or name in self.members or definition is None:
             return True
-        return not definition.is_reduction and all(map(self._is_there, self.graph.sources[name]))
+        return not definition.is_reduction and all(map(self.is_there, self.graph.sources[name]))
 
     def _is_folded_once(self, definition: Definition) -> bool:
         """Whether nothing but one reduction, and that at each point once, reads the definition's elements."""

@@ -44,6 +44,8 @@ class Producer:
 def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tuple[str, ...]:
     """Contractions that members read through element-wise definitions, and that nothing else reads.
 
+    What they are made of must be kept in memory: the sum of squares in a norm before needs its mean, which isn't.
+
     What others read too is as far as the search goes: they also read, through it, all that lies behind. This keeps it
     local in a residual network.
     """
@@ -62,7 +64,7 @@ def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tupl
                 pending.append(name)
             elif definition.is_reduction and private and _contracts(graph, definition):
                 found[name] = None
-    return tuple(found)
+    return tuple(name for name in found if all(map(downstream.is_there, graph.sources[name])))
 
 
 def _contracts(graph: Graph, definition: Definition) -> bool:
