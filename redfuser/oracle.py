@@ -252,5 +252,6 @@ def _by_reference(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Ar
     except Exception as error:  # operators raise whatever comes to hand
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise VerificationError(
-            f"node '{node.name}' ({node.op_type}) cannot be computed in float64: {reason}"
+            f"node '{node.name}' ({node.op_type}) cannot be computed in float64: {reason}",
+            "where inputs were drawn at random, give some that the model takes: --inputs FILE.npz",
         ) from error

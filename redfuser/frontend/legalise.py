@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from redfuser.errors import UnsupportedOperatorError
+from redfuser.frontend.annotations import drop_marks
 from redfuser.frontend.constants import fold_views
 from redfuser.frontend.identities import fill_empty_reductions, start_at_infinity
 from redfuser.frontend.importer import marked_node
@@ -34,7 +35,7 @@ def legalise(module: tvm.IRModule, nodes: Sequence[NodeProto]) -> tuple[tvm.IRMo
     operators = [node.op_type for node in nodes]
     module, owners = _rename(fold_views(module), {}, operators)
     module = _legalise_operators(module, owners, nodes)
-    module, owners = _rename(fill_empty_reductions(start_at_infinity(module)), owners, operators)
+    module, owners = _rename(fill_empty_reductions(start_at_infinity(drop_marks(module))), owners, operators)
     module = _run(
         module,
         relax.transform.AnnotateTIROpPattern(),
