@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from redfuser.tuning.timing.job import Timing
 
 #: Times that differ by less are equal: less changes from one run of a process to the next.
-CLOSE = 0.03
+CLOSE = 0.04
 #: So do microseconds that are fewer than these, of kernels that take few themselves.
 CLOSE_US = 0.1
 #: Standard errors of a median by the half range of the middle half of normally distributed values; how many count.

@@ -12,6 +12,7 @@ reference's in the same turn, times the reference's score. Scores only choose fi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +26,14 @@ from redfuser.tuning.timing.runner import Runner
 
 #: Candidates timed together, the reference among them.
 BATCH = 8
-#: Who takes part in a final: scores within this share of the best, so many of the fastest and of those ranked first.
-FINAL_SHARE, FASTEST, FIRST = 0.15, 12, 4
-#: Turns of a trial, and of one sitting of a final; sittings at most.
-TRIAL, FINAL, SITTINGS = Plan(9, 5.0), Plan(15, 10.0), 6
+#: Who takes part in a final: so many of the fastest, and of those preferred first; none of a score this much above the
+#: least, which one lucky turn of the machine may have made.
+FASTEST, FIRST, FINAL_SHARE = 8, 4, 0.5
+#: Turns of a trial, and of one sitting of a final.
+TRIAL, FINAL = Plan(9, 5.0), Plan(15, 10.0)
+#: Sittings of a final, at least and at most, each in a process of its own: where its arrays lie in the caches can
+#: favour a candidate by a tenth for as long as a process lives.
+LEAST_SITTINGS, SITTINGS = 3, 6
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,15 @@ class Search:
     """One search.
 
     Args:
-        ranked: candidates, the most promising first; ties are broken in this order.
+        ranked: candidates, the most promising first.
         build: compiles a candidate.
         runner: times it.
         effort: when to stop.
         accept: checks a winner's numbers; one that fails is passed over.
         done: trials of an earlier search that was interrupted.
         record: is told each trial, and the best score so far.
+        preferred: the candidates in the order that breaks ties; as ranked unless told. A ranking by rates that were
+            measured here isn't the same twice.
     """
 
     ranked: Sequence[Candidate]
@@ -98,6 +105,7 @@ class Search:
     accept: Callable[[Candidate], str] = lambda _: ""
     done: Sequence[Trial] = ()
     record: Callable[[Trial, float | None], None] = lambda trial, best: None
+    preferred: Sequence[Candidate] = ()
     jobs: dict[Schedule, Job] = field(default_factory=dict)
     trials: dict[Schedule, Trial] = field(default_factory=dict)
 
@@ -109,7 +117,7 @@ class Search:
         wanted = self.ranked[: min(max(self.effort.trials // 2, BATCH), self.effort.trials)]
         while True:
             in_time = self._time_all(wanted, end)
-            won = self._final()
+            won = self._final(end)
             wanted = self._wanted(won.winner if won is not None else None)
             if not wanted or not in_time:
                 return self._winner(won, complete=in_time)
@@ -177,16 +185,18 @@ class Search:
         scores = self._scores()
         return next((candidate for candidate in self.ranked if candidate.schedule in scores), None)
 
-    def _final(self) -> Comparison[Candidate] | None:
+    def _final(self, end: float) -> Comparison[Candidate] | None:
         """Finalists against each other; the winner's numbers are right. ``None`` if nothing is left."""
         while finalists := list(self._finalists()):
             final: Comparison[Candidate] | None = None
-            for _ in range(SITTINGS):
+            least = LEAST_SITTINGS if len(finalists) > 1 else 1
+            for sitting in range(1, SITTINGS + 1):
+                self.runner.close()
                 timed = self._turns(finalists, FINAL)
                 if [candidate for candidate, _ in timed] != finalists:
                     break
                 final = compare(timed, final)
-                if final.settled:
+                if (final.settled and sitting >= least) or time.monotonic() > end:
                     break
             if final is None or len(timed) < len(finalists):
                 continue
@@ -199,7 +209,7 @@ class Search:
     def _finalists(self) -> Iterator[Candidate]:
         scores = self._scores()
         most = (1 + FINAL_SHARE) * min(scores.values(), default=0.0)
-        near = [c for c in self.ranked if c.schedule in scores and scores[c.schedule] <= most]
+        near = [c for c in self.preferred or self.ranked if scores.get(c.schedule, math.inf) <= most]
         fastest = sorted(near, key=lambda c: scores[c.schedule])[:FASTEST]
         first = near[:FIRST]
         return (candidate for candidate in near if candidate in fastest or candidate in first)

@@ -136,8 +136,8 @@ class Tuner:
         self.progress.note(str(survey))
         builder = self._builder(self.options.target)
         self.rates = self.rates or calibrated(self.options.target, self.runner, builder.build, self.cache, self.where)
-        rates = self.rates.coarse(CpuRates.nominal(self.options.target))
-        ranked = rank(survey, CpuModel(self.options.target, rates))
+        nominal = CpuRates.nominal(self.options.target)
+        ranked = rank(survey, CpuModel(self.options.target, self.rates.coarse(nominal)))
         seconds = max(self.end - time.monotonic(), 0.0) / task.left
         effort = Effort(seconds, self.options.trials, self.options.seed)
         timed = 0
@@ -161,6 +161,7 @@ class Tuner:
             accept=self._check,
             done=done,
             record=told,
+            preferred=rank(survey, CpuModel(self.options.target, nominal)),
         ).run()
         if winner is None:
             return None

@@ -11,7 +11,7 @@ from redfuser.codegen.backends import backend_for
 from redfuser.codegen.refusal import FAILURES
 from redfuser.options import CompileOptions
 from redfuser.tile.ir import TileProgram
-from redfuser.tuning.search import FINAL
+from redfuser.tuning.search import FINAL, LEAST_SITTINGS
 from redfuser.tuning.timing.job import Plan, Timing
 from redfuser.tuning.timing.runner import Runner
 
@@ -42,12 +42,16 @@ def gain(
     except FAILURES as failure:
         note(f"not compared with the unfused graph: {failure}")
         return 0.0
-    results = runner.run(jobs, Plan(FINAL.rounds, FINAL.milliseconds, options.seed))
-    times = [result.seconds for result in results if isinstance(result, Timing)]
-    if len(times) < len(jobs):
-        note(f"not compared with the unfused graph: {', '.join(map(str, results))}")
-        return 0.0
-    return ratio_of_turns(*times)
+    turns: list[list[float]] = [[] for _ in jobs]
+    for _ in range(LEAST_SITTINGS):
+        runner.close()
+        results = runner.run(jobs, Plan(FINAL.rounds, FINAL.milliseconds, options.seed))
+        for taken, result in zip(turns, results, strict=True):
+            if not isinstance(result, Timing):
+                note(f"not compared with the unfused graph: {', '.join(map(str, results))}")
+                return 0.0
+            taken += result.seconds
+    return ratio_of_turns(*turns)
 
 
 def ratio_of_turns(ours: Sequence[float], theirs: Sequence[float]) -> float:

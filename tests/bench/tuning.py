@@ -35,7 +35,7 @@ from tests.bench.kernels import WORKLOADS
 
 NAMES = ("attention-512", "decode-4096", "softmax", "layer-norm", "routing-64-8")
 #: So many of the fastest enter the last round; its turns are held in so many processes.
-ENTRANTS, PROCESSES = 12, 2
+ENTRANTS, PROCESSES = 12, 4
 LAST = Plan(21, 10.0)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from redfuser.tile.ir import Schedule, TileProgram
-from redfuser.tuning.search import BATCH, Effort, Search, Trial, Winner, distance
+from redfuser.tuning.search import BATCH, FIRST, LEAST_SITTINGS, Effort, Search, Trial, Winner, distance
 from redfuser.tuning.spaces.space import Candidate
 from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 
@@ -26,6 +26,7 @@ class Machine:
         self.us, self.drift, self.dies = us, drift, dies
         self.speed = 1.0
         self.ran: list[list[int]] = []
+        self.processes = 1
 
     def run(self, jobs: Sequence[Job], plan: Plan) -> list[Result]:
         self.speed *= self.drift
@@ -37,7 +38,8 @@ class Machine:
         ]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """What runs next does so in another process."""
+        self.processes += 1
 
 
 def build(item: Candidate) -> Job | Failure:
@@ -63,6 +65,25 @@ def test_the_fastest_wins() -> None:
 def test_of_equals_the_one_ranked_first_wins() -> None:
     assert tile(search(Machine(lambda t: 100 - (t % 2)), [4, 3, 2, 1])) == 4
     assert tile(search(Machine(lambda t: 100 - 5 * (t % 2)), [4, 3, 2, 1])) == 3
+
+
+def test_the_order_that_breaks_ties_may_be_another_than_the_ranking() -> None:
+    preferred = [candidate(t) for t in (2, 3, 1, 4)]
+    assert tile(search(Machine(lambda t: 100.0), [4, 3, 2, 1], preferred=preferred)) == 2
+    assert tile(search(Machine(lambda t: 90.0 if t == 4 else 100.0), [4, 3, 2, 1], preferred=preferred)) == 4
+
+
+def test_a_process_that_favours_one_does_not_decide() -> None:
+    """In one process of three the second is a fifth faster, as arrays that lie well make it."""
+    machine = Machine(lambda t: 80.0 if t == 2 and machine.processes % 3 == 0 else 100.0)
+    assert tile(search(machine, [1, 2])) == 1 and machine.processes > LEAST_SITTINGS
+
+
+def test_a_lucky_trial_keeps_nobody_out_of_the_final() -> None:
+    """The last candidate's trial is a quarter faster than it is in any final."""
+    machine = Machine(lambda t: 75.0 if t == 7 and machine.processes == 1 else 100.0)
+    assert tile(search(machine, range(1, 8))) == 1
+    assert set(range(1, FIRST + 1)) < set(machine.ran[-1])
 
 
 def test_a_machine_that_grows_slower_changes_no_comparison() -> None:
@@ -131,7 +152,7 @@ def test_an_interrupted_search_times_nothing_twice() -> None:
     again = Machine(lambda t: 100 - t)
     second = search(again, range(1, 20), done=trials)
     assert first is not None and second is not None and second.candidate == first.candidate
-    assert len(again.ran) == 1
+    assert len(again.ran) == LEAST_SITTINGS and all(turns == again.ran[0] for turns in again.ran)
 
 
 class Noisy(Machine):

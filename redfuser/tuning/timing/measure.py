@@ -7,16 +7,22 @@ As a script beside a ``bundle.json`` it times every job in it and writes ``resul
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: A kernel as a function from a number of calls to the seconds of one.
-Call = Callable[[int], float]
+#: A kernel as a function from a number of calls and the turn they are made in to the seconds of one.
+Call = Callable[[int, int], float]
 Answer = Callable[[dict[str, Any]], None]
 Open = Callable[[str], Any]
+
+#: Bytes that the beginnings of arrays are multiples of; and of a page, in which they move from turn to turn.
+ALIGNMENT, PAGE = 64, 4096
+#: DLPack's number of this machine's memory.
+HOST = 1
 
 
 def serve(
@@ -44,31 +50,37 @@ def serve(
         answer({"begin": number})
         try:
             call = prepare(job, open(job["library"]), arrays, device)
-            calls[number] = (call, max(int(plan["milliseconds"] * 1e-3 / max(call(1), 1e-9)), 1))
+            calls[number] = (call, max(int(plan["milliseconds"] * 1e-3 / max(call(1, 0), 1e-9)), 1))
         except Exception as error:
             if strict:
                 raise
             answer({"job": number, "failure": " ".join(str(error).split())[-300:] or type(error).__name__})
-    for _ in range(plan["rounds"]):
-        for number, (call, repeats) in calls.items():
+    for turn in range(plan["rounds"]):
+        for number, (call, repeats) in rotated(list(calls.items()), turn):
             answer({"begin": number})
-            seconds.setdefault(number, []).append(call(repeats))
+            seconds.setdefault(number, []).append(call(repeats, turn))
     for number, taken in seconds.items():
         answer({"job": number, "seconds": taken})
     answer({"done": True})
 
 
+def rotated(items: list[Any], places: int) -> list[Any]:
+    """So that each comes first, and after each other's neighbour, as often as the others."""
+    begin = places % max(len(items), 1)
+    return items[begin:] + items[:begin]
+
+
 def prepare(job: Mapping[str, Any], module: Any, arrays: Arrays, device: Any) -> Call:
     """The job's kernel with its arguments in place."""
     inputs = len(job["arguments"]) - job["outputs"]
-    arguments = [arrays.get(argument, place, place >= inputs) for place, argument in enumerate(job["arguments"])]
 
     if job["machine"]:
         from tvm import relax
 
         module = relax.VirtualMachine(module, device)
 
-    def call(repeats: int) -> float:
+    def call(repeats: int, turn: int) -> float:
+        arguments = [arrays.get(each, place, place >= inputs, turn) for place, each in enumerate(job["arguments"])]
         timed = module.time_evaluator(job["function"], device, number=repeats, repeat=1)
         return float(timed(*arguments).results[0])
 
@@ -76,24 +88,54 @@ def prepare(job: Mapping[str, Any], module: Any, arrays: Arrays, device: Any) ->
 
 
 class Arrays:
-    """Arguments for kernels; those of equal shape and type in one place are one array."""
+    """Arguments for kernels; those of equal shape and type in one place are one array.
+
+    Where arrays begin within their pages moves from turn to turn, in every run the same way: loads wait for stores to
+    equal places of other pages, and no kernel should win or lose by where its arrays happened to lie.
+    """
 
     def __init__(self, seed: int, device: Any) -> None:
         self.seed, self.device = seed, device
         self.known: dict[tuple[str, int], Any] = {}
 
-    def get(self, argument: Mapping[str, Any], place: int, written: bool) -> Any:
+    def get(self, argument: Mapping[str, Any], place: int, written: bool, turn: int) -> Any:
         """An array for the argument in a place: zeros where it is written, else of the usual inputs."""
-        import numpy as np
-        from tvm.runtime import tensor
+        from tvm.runtime import from_dlpack, tensor
 
-        key = (f"{argument['dtype']}{list(argument['shape'])}", place)
+        dtype, shape = numpy_type(argument["dtype"]), tuple(argument["shape"])
+        local = self.device.dlpack_device_type() == HOST
+        key = (f"{argument['dtype']}{list(shape)}", place)
         if key not in self.known:
-            dtype, shape = numpy_type(argument["dtype"]), tuple(argument["shape"])
-            random = np.random.default_rng((self.seed, place))
-            value = np.zeros(shape, dtype) if written else ordinary(argument["dtype"], shape, random).astype(dtype)
-            self.known[key] = tensor(value, device=self.device)
-        return self.known[key]
+            values = self._values(argument["dtype"], shape, place, written).astype(dtype)
+            # Memory of another machine can't be cut to pieces.
+            self.known[key] = roomy(values) if local else tensor(values, device=self.device)
+        if not local:
+            return self.known[key]
+        begin = ALIGNMENT * int(self._random(place, turn).integers(PAGE // ALIGNMENT))
+        view = self.known[key][begin : begin + math.prod(shape) * dtype.itemsize]
+        return from_dlpack(view)._create_view(shape, argument["dtype"])
+
+    def _values(self, dtype: str, shape: tuple[int, ...], place: int, written: bool) -> Any:
+        import numpy as np
+
+        return np.zeros(shape, np.float32) if written else ordinary(dtype, shape, self._random(place))
+
+    def _random(self, *key: int) -> Any:
+        import numpy as np
+
+        return np.random.default_rng((self.seed, *key))
+
+
+def roomy(values: Any) -> Any:
+    """The bytes of an array from the beginning of a page, and its first ones once more for a page behind them."""
+    import numpy as np
+
+    data = values.reshape(-1).view(np.uint8)
+    room = np.empty(data.size + 2 * PAGE, np.uint8)
+    begin = -room.ctypes.data % PAGE
+    room[begin : begin + data.size] = data
+    room[begin + data.size : begin + data.size + PAGE] = np.resize(data, PAGE)
+    return room[begin : begin + data.size + PAGE]
 
 
 def ordinary(dtype: str, shape: tuple[int, ...], random: Any) -> Any:
