@@ -1,4 +1,4 @@
-"""How many threads TVM runs in this process, and where. No TVM: it looks when a thread first runs something."""
+"""How many threads TVM runs in this process, and where. TVM looks when a thread first runs something."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _BINDING = "TVM_BIND_THREADS"
 #: More would bring any machine to a stop: workers that wait for a call keep their cores busy for a while.
 MOST_THREADS = 1024
 
-#: ``process``: where this thread's workers are. TVM keeps some for each thread that ran something.
+#: ``several``: whether TVM runs more threads for this one than itself; it keeps them for each that ran something.
+#: ``process``: where they are.
 _workers = threading.local()
 
 
@@ -56,16 +57,30 @@ def require_threads(count: object) -> None:
         )
 
 
-def require_workers() -> None:
+def require_workers(gpu: bool = False) -> None:
     """Refuse to run where TVM would wait for ever: a process has none of the threads of the one it was forked from.
 
+    Args:
+        gpu: whether a GPU will run, whose driver stays behind as well.
+
     Raises:
-        UsageError: this thread ran something before its process was forked.
+        UsageError: this thread ran something before its process was forked, and not on itself alone.
     """
     process = os.getpid()
     if getattr(_workers, "process", process) != process:
         raise UsageError(
             "this process was forked from a thread that had run a model; TVM's worker threads stayed behind",
-            "start it by spawn (multiprocessing.get_context('spawn')), or run the first model after the fork",
+            "start it by spawn (multiprocessing.get_context('spawn')), or fork from a thread that hasn't run any: "
+            "what has to run before may do so in another thread",
         )
-    _workers.process = process
+    if gpu or _several():
+        _workers.process = process
+
+
+def _several() -> bool:
+    """Whether TVM runs more than one thread for this one. Makes them, as the first loop that shares its work would."""
+    if not hasattr(_workers, "several"):
+        from tvm_ffi import get_global_func
+
+        _workers.several = get_global_func("runtime.NumThreads")() > 1
+    return bool(_workers.several)

@@ -28,8 +28,10 @@ _PROCESSOR = 1
 class LoadedModel:
     """A module ready to run. Calls from several threads take turns; to run some at once, load it once for each.
 
-    In a process that is forked after a call it can't run; load before the fork, and call after it. Such a process ends
-    by ``os._exit``, as those of :mod:`multiprocessing` do: TVM waits at exit for the workers that stayed behind.
+    TVM keeps workers for each thread that calls, and at that thread's end waits for theirs. A process forked from such
+    a thread has none: there a call is refused, and the process must end by ``os._exit``, as those of
+    :mod:`multiprocessing` do. So load before the fork and call after it; a call that must come before may be made in
+    another thread, or with one worker alone.
 
     Args:
         manifest: of the artifact.
@@ -71,7 +73,7 @@ class LoadedModel:
                 forked after a call.
         """
         arrays = check_feeds(self.inputs, feeds, self.manifest.dims)
-        require_workers()
+        require_workers(gpu=self.manifest.target.kind != "cpu")
         with self.turn:
             if self.manifest.dims:
                 self.kept.before_call(tuple(array.shape for array in arrays))

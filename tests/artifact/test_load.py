@@ -103,27 +103,39 @@ def test_numbers_of_threads_that_are_none(artifact: Path, count: object) -> None
     assert os.environ.get("TVM_NUM_THREADS") == before
 
 
-def test_a_forked_process_runs_what_was_only_loaded(artifact: Path) -> None:
-    """TVM's workers stay behind when a process forks, and whoever has some waits for them without an end."""
+@pytest.mark.parametrize(
+    ("threads", "before", "ends"),
+    [
+        (2, "pass", "model"),
+        (2, "model(feeds)", "refused"),  # TVM's workers stay behind, and whoever has some waits for them without an end
+        (2, "in_thread(model, feeds)", "model"),
+        (1, "model(feeds)", "model"),
+    ],
+)
+def test_a_forked_process_runs_what_its_thread_has_no_workers_for(
+    artifact: Path, threads: int, before: str, ends: str
+) -> None:
     script = f"""
-import os, signal, numpy as np, redfuser
+import os, signal, sys, numpy as np, redfuser
+from concurrent.futures import ThreadPoolExecutor
+
+def in_thread(function, argument):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, argument).result()
+
 feeds = {{"x": np.ones((2, 3), np.float32), "n": np.asarray(5)}}
-model = redfuser.load({str(artifact)!r}, threads=2)
-
-def in_child():
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    signal.alarm(60)
-    try:
-        os._exit(int((model(feeds)["double"] == 2).all()))
-    except redfuser.RedFuserError as error:
-        os._exit(7 if "forked" in error.message else 8)
-
-assert in_child() == 1
-model(feeds)
-assert in_child() == 7
-assert (model(feeds)["double"] == 2).all()
+model = redfuser.load({str(artifact)!r}, threads={threads})
+{before}
+child = os.fork()
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (3 if {ends!r} == "model" else 7)
+    assert (model(feeds)["double"] == 2).all()
+    sys.exit()
+signal.alarm(240)
+try:
+    sys.exit(3 if (model(feeds)["double"] == 2).all() else 4)
+except redfuser.RedFuserError as error:
+    os._exit(7 if "forked" in error.message else 8)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
 
