@@ -126,11 +126,12 @@ def define_embed_layer_norm(write: Definition) -> None:
     total = write.total(words, places, kinds, out=write.output(2))
     write.attribute("mask_index_type", 0)  # what inference makes of the second output: said by its being there
     if write.output(1):
-        _word_counts(write, ids, mask)
+        count_words(write, ids, mask)
     _layer_norm(write, total, write.input(5), write.input(6), [write.output(0)])
 
 
-def _word_counts(write: Definition, ids: str, mask: str) -> None:
+def count_words(write: Definition, ids: str, mask: str) -> None:
+    """The second output: how many of each row the mask, the input at place 7, is 1 for; 0 without one."""
     from onnx import TensorProto
 
     if mask:

@@ -78,7 +78,9 @@ def define_dynamic_quantize_mat_mul(write: Definition) -> None:
     places = [f"{write.name_for('DynamicQuantizeLinear')}_{part}" for part in ("bytes", "scale", "zero")]
     data, scale, zero = write.add_many("DynamicQuantizeLinear", [write.input(0)], places)
     zeros, scales = (zero, write.input(3)), (scale, write.input(2))
-    _integer_product(write, (data, write.input(1)), zeros, scales, write.input(4), write.element_type(0))
+    integer_product(
+        write, (data, write.input(1)), zeros, scales, write.input(4), write.element_type(0), write.output(0)
+    )
 
 
 def define_mat_mul_integer_to_float(write: Definition) -> None:
@@ -92,20 +94,35 @@ def define_mat_mul_integer_to_float(write: Definition) -> None:
             write.refuse(f"{name} of other than one number", "quantise A as a whole")
     zeros = write.input(4), write.input(5)
     scales = write.input(2), write.input(3)
-    _integer_product(write, (write.input(0), write.input(1)), zeros, scales, write.input(6), write.element_type(2))
+    data = write.input(0), write.input(1)
+    integer_product(write, data, zeros, scales, write.input(6), write.element_type(2), write.output(0))
 
 
-def _integer_product(
-    write: Definition, data: tuple[str, str], zeros: tuple[str, str], scales: tuple[str, str], bias: str, kind: int
-) -> None:
-    """Scales and zero points of one number stand for the whole operand; of B, several stand for its columns."""
+def integer_product(
+    write: Definition,
+    data: tuple[str, str],
+    zeros: tuple[str, str],
+    scales: tuple[str, str],
+    bias: str,
+    kind: int,
+    out: str = "",
+) -> str:
+    """``(A - zero)·(B - zero) · scale_A·scale_B + bias`` in floating point; the name of it.
+
+    Scales and zero points of one number stand for the whole operand; of B, several stand for its columns.
+
+    Args:
+        data, zeros, scales: of A and B; a zero point that is empty is 0.
+        bias: empty for none.
+        kind: element type of the result.
+        out: the result's name, if it has one.
+    """
     points = list(zeros)
     while points and not points[-1]:
         points.pop()
     exact = write.add("Cast", write.add("MatMulInteger", *data, *points), to=kind)
-    product = write.add("Mul", exact, write.add("Mul", *scales), out="" if bias else write.output(0))
-    if bias:
-        write.add("Add", product, bias, out=write.output(0))
+    product = write.add("Mul", exact, write.add("Mul", *scales), out="" if bias else out)
+    return write.add("Add", product, bias, out=out) if bias else product
 
 
 def define_quantize(write: Definition) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from redfuser.frontend.model import opset_of
-from redfuser.frontend.normalising.contributed import activations, norms, products, quantised
+from redfuser.frontend.normalising.contributed import activations, norms, products, q_blocks, q_linear, quantised
 from redfuser.frontend.normalising.contributed.attention import define_attention
 from redfuser.frontend.normalising.contributed.group_query import define_group_query_attention
 from redfuser.frontend.normalising.contributed.multi_head import define_multi_head_attention
@@ -79,6 +79,19 @@ _DEFINITIONS: dict[str, Callable[[Definition], None]] = {
     "MatMulIntegerToFloat": quantised.define_mat_mul_integer_to_float,
     "MatMulNBits": quantised.define_mat_mul_n_bits,
     "MultiHeadAttention": define_multi_head_attention,
+    "QAttention": q_blocks.define_attention,
+    "QEmbedLayerNormalization": q_blocks.define_embed_layer_norm,
+    "QGemm": q_linear.define_gemm,
+    "QLinearAdd": q_linear.define_add,
+    "QLinearAveragePool": q_linear.define_average_pool,
+    "QLinearConcat": q_linear.define_concat,
+    "QLinearGlobalAveragePool": q_linear.define_global_average_pool,
+    "QLinearLeakyRelu": q_linear.define_leaky_relu,
+    "QLinearMul": q_linear.define_mul,
+    "QLinearReduceMean": q_linear.define_reduce_mean,
+    "QLinearSigmoid": q_linear.define_sigmoid,
+    "QLinearSoftmax": q_linear.define_softmax,
+    "QLinearWhere": q_linear.define_where,
     "QuantizeLinear": quantised.define_quantize,
     "QuickGelu": activations.define_quick_gelu,
     "RotaryEmbedding": define_rotary_embedding,
