@@ -156,6 +156,18 @@ GRAPHS: dict[str, str] = {
         y = ReduceSum<keepdims=1>(w, a) }""",
     "gate_of_channels": """g (float[1,16,40] x, float[1,40] gate, float[40,1] w) => (float[1,16,40] y, float[1,16,1] z)
         <int64[1] a = {-1}> { p = Softmax<axis=-1>(gate)  y = Mul(x, p)  z = MatMul(y, w) }""",
+    "slot_attention": """g (float[2,24,16] q, float[2,24,16] kt, float[2,24,8] v) => (float[2,24,8] y)
+        <int64[1] a = {-1}, float e = {0.000001}> {
+        k = Transpose<perm=[0,2,1]>(kt)  s = MatMul(q, k)  p = Softmax<axis=1>(s)  r = Add(p, e)
+        t = ReduceSum<keepdims=1>(r, a)  w = Div(r, t)  y = MatMul(w, v) }""",
+    "relative_shift": """g (float[2,12,16] q, float[2,16,12] k, float[2,16,12] r, float[2,12,8] v) => (float[2,12,8] y)
+        <int64[6] left = {0,0,1,0,0,0}, int64[3] rows = {2,13,12}, int64[1] one = {1}, int64[1] end = {13}> {
+        n = MatMul(q, k)  f = MatMul(q, r)  p = Pad(f, left)  t = Reshape(p, rows)  z = Slice(t, one, end, one)
+        s = Add(n, z)  w = Softmax(s)  y = MatMul(w, v) }""",
+    "attention_of_normalised_queries": """g (float[2,20,8] q, float[2,8,20] k, float[2,20,8] v) => (float[2,20,8] y)
+        <int64[1] a = {-1}, float e = {0.00001}> {
+        b = Mul(q, q)  m = ReduceMean<keepdims=1>(b, a)  c = Add(m, e)  d = Sqrt(c)  n = Div(q, d)
+        s = MatMul(n, k)  w = Softmax(s)  y = MatMul(w, v) }""",
     "other_axis_between": """g (float[6,40] x) => (float[6,1] y) <int64[1] a = {-1}, int64[1] b = {0}> {
         m = ReduceMax<keepdims=1>(x, a)  c = ReduceSum<keepdims=1>(m, b)  d = Sub(x, c)
         y = ReduceSum<keepdims=1>(d, a) }""",

@@ -86,8 +86,8 @@ ROWS: dict[tuple[str, ...], Row] = {
     # Integers are summed in int32, which no scale corrects.
     ("quantise_gemm_integer",): resident("quant_gemm"),
     ("quantise_gemm_integer", "relaxed"): Row((("quant_gemm", RESIDENT),), "not-finite-rank", "relaxed"),
-    ("quantise_per_token",): one("other", RANK_1),
-    ("quantise_per_tensor",): one("other", RANK_1),
+    ("quantise_per_token",): one("quant", RANK_1),
+    ("quantise_per_tensor",): one("quant", RANK_1),
     ("geometric_mean_normalise",): one("norm", RANK_1),
     ("geometric_mean_of_magnitudes",): one("norm", RANK_1),
     ("harmonic_mean_normalise",): one("norm", RANK_1),
@@ -100,6 +100,10 @@ ROWS: dict[tuple[str, ...], Row] = {
     ("select_above_mean",): resident("moments"),
     # The product folds the axis too, but of every row of x: it stays behind the softmax, not the softmax unfused.
     ("gate_of_channels",): one("softmax", RANK_1),
+    # Softmax over the slots, which the sums keep; then each slot's weights are divided by their sum.
+    ("slot_attention",): Row((("softmax", RANK_1), ("other", RANK_1))),
+    ("relative_shift",): one("attention", RANK_1),
+    ("attention_of_normalised_queries",): Row((("norm", RANK_1), ("attention", RANK_1))),
     ("other_axis_between",): Row(()),
 }
 

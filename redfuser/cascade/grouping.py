@@ -13,15 +13,19 @@ from itertools import combinations
 
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_extent
+from redfuser.cascade.dependence import row_dependencies
 from redfuser.cascade.graph import Definition, Graph
-from redfuser.expr import Axis, Expr, Op, axes_of, axis, loads, substitute
-from redfuser.indexing import linear, replace
+from redfuser.cascade.products import are_scores, folds_as_much, is_weight_product
+from redfuser.expr import Axis, Expr, axes_of, axis, loads
+from redfuser.indexing import replace
 from redfuser.reason import Reason
 
 #: Why a product of two tensors stands apart from the norms of both.
 CROSSED = Reason(
     "crossed-rows", "results of different rows meet: each would be folded again for every row of the other"
 )
+#: Why a product stands apart from the norm of one operand, where what follows computes it on its tiles.
+SCORES = Reason("tile-local", "a cascade over another axis computes this product on its tiles, and never stores it")
 
 
 @dataclass
@@ -60,6 +64,10 @@ def group_reductions(graph: Graph, ancestry: Ancestry) -> Grouping:
         sources = row_dependencies(graph, ancestry, definition)
         if _cross(sources.values()):
             result.refused += [((source, name), CROSSED) for source in sources]
+            continue
+        normalised = [s for s in sources if folds_as_much(graph.definitions[s], definition)]
+        if normalised and are_scores(graph, ancestry, definition, normalised):
+            result.refused += [((source, name), SCORES) for source in normalised]
             continue
         for source in sources:
             if owner[source] is owner[name]:
@@ -137,58 +145,27 @@ def _cross(rows: Iterable[frozenset[Axis]]) -> bool:
     return any(not (a <= b or b <= a) for a, b in combinations(kept, 2))
 
 
-def row_dependencies(graph: Graph, ancestry: Ancestry, definition: Definition) -> dict[str, frozenset[Axis]]:
-    """Reductions that ``definition``'s map loads at an index free of its reduced axes, nearest first, and their rows.
-
-    The rows of a result are the axes of ``definition`` that it is loaded at.
-
-    The search doesn't look behind a tensor that another reduction on the way here also reads: whatever lies
-    behind it is separated from ``definition`` by that reduction. This keeps it local in a residual network.
-    """
-    found: dict[str, frozenset[Axis]] = {}
-    seen: set[tuple[str, frozenset[int]]] = set()
-    folded = frozenset(definition.reduced)
-    pending: list[tuple[Expr, dict[Axis, Expr]]] = [(definition.body, {})]
-    above = ancestry.of[definition.tensor.name] & ~ancestry.mask([definition.tensor.name])
-    while pending:
-        body, where = pending.pop(0)
-        for node in loads(body):
-            name = node.tensor.name
-            # Over the definition's own axes: behind a Reshape, only the composed index shows what a place depends on.
-            indices = [linear(substitute(i, where)).expr() for i in node.indices]
-            touched = frozenset(k for k, i in enumerate(indices) if axes_of(i) & folded)
-            source = graph.definitions.get(name)
-            if source is None or (name, touched) in seen:
-                continue
-            seen.add((name, touched))
-            if source.is_reduction:
-                if not touched:
-                    found[name] = frozenset().union(*map(axes_of, indices))
-            elif not ancestry.readers[name] & above & ~ancestry.mask(found):
-                pending.append((source.body, dict(zip(source.axes, indices, strict=True))))
-    return found
-
-
 def _refusal(
     graph: Graph, ancestry: Ancestry, later: Definition, earlier: Definition, merged: list[str]
 ) -> Reason | None:
     """Why two dependent reductions can't share a cascade; None if they can."""
-    if reduced_extent(later) != reduced_extent(earlier):
+    if not folds_as_much(earlier, later):
         return Reason("different-extent", "the reductions fold different numbers of elements")
     detour = ancestry.detour(merged)
-    if detour is not None:
-        return Reason("not-convex", "another reduction lies between the two", f"{earlier.tensor.name} -> {detour}")
     members = [name for name in merged if name != later.tensor.name]
     expander = Expander(graph, ancestry, members)
     shared = axis("l", reduced_extent(later))
     body = replace(expander.body(later), flatten_reduced(later, shared))
     where = _position(body, earlier)
+    if where is not None:
+        other = replace(expander.body(earlier), {**where, **flatten_reduced(earlier, shared)})
+        if not _common(body, other, shared):
+            return Reason("no-shared-element", "the maps read no common element along the axis")
+    if detour is not None:
+        return Reason("not-convex", "another reduction lies between the two", f"{earlier.tensor.name} -> {detour}")
     if where is None:
         return Reason("misaligned", "an earlier result is read at several places of the same row")
-    other = replace(expander.body(earlier), {**where, **flatten_reduced(earlier, shared)})
-    if not _common(body, other, shared):
-        return Reason("no-shared-element", "the maps read no common element along the axis")
-    if _is_weight_product(graph, body, shared, set(axes_of(body)) - {shared}):
+    if is_weight_product(graph, body, shared, set(axes_of(body)) - {shared}):
         return Reason(
             "weight-product",
             "a matrix product with a constant weight is faster as a packed GEMM of its own",
@@ -208,23 +185,3 @@ def _common(body: Expr, other: Expr, shared: Axis) -> bool:
     """Whether both maps read an element at the same place along the axis."""
     mine = {node for node in loads(body) if shared in axes_of(node)}
     return any(node in mine for node in loads(other))
-
-
-def _is_weight_product(graph: Graph, body: Expr, shared: Axis, free: set[Axis]) -> bool:
-    """Whether the map is a product with a constant factor that alone carries further axes: a GEMM with weights."""
-    constant = [f for f in factors(body) if _is_constant(graph, f) and shared in axes_of(f)]
-    others = [f for f in factors(body) if f not in constant]
-    own = set().union(*(axes_of(f) for f in constant)) - {shared} if constant else set()
-    return bool(own & free) and not any(own & axes_of(f) for f in others)
-
-
-def _is_constant(graph: Graph, factor: Expr) -> bool:
-    read = loads(factor)
-    return bool(read) and all(node.tensor.name in graph.constants for node in read)
-
-
-def factors(expr: Expr) -> list[Expr]:
-    """The multiplicative factors of an expression."""
-    if isinstance(expr, Op) and expr.name == "mul":
-        return factors(expr.args[0]) + factors(expr.args[1])
-    return [expr]

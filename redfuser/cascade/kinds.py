@@ -5,7 +5,7 @@ from __future__ import annotations
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Expr, Load, Op, axes_of, loads, walk
 
-KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "logsumexp", "other")
+KINDS = ("attention", "softmax", "routing", "norm", "moments", "quant_gemm", "quant", "logsumexp", "other")
 
 
 def classify(cascade: Cascade) -> str:
@@ -16,13 +16,15 @@ def classify(cascade: Cascade) -> str:
     combiners = [r.combiner for r in cascade.reductions]
     contraction = any(_own_axes(cascade, r) for r in cascade.reductions)
     exponential = any(_has(r.map, "exp") for r in cascade.reductions)
-    rounding = any(_has(r.map, "round") or _has_narrow_cast(r.map) for r in cascade.reductions)
+    rounding = any(_rounds(r.map) for r in cascade.reductions)
     if exponential and not {"max", "min"}.isdisjoint(combiners):  # softmin, and a maximum as the least of -x
         if contraction or any(_weighs(r) for r in cascade.reductions):
             return "attention"
         return "softmax" if elementwise else "logsumexp"
     if rounding and contraction and "max" in combiners:
         return "quant_gemm"
+    if set(combiners) <= {"max", "min"} and any(_rounds(o.value) for o in cascade.outputs if cascade.axis in o.axes):
+        return "quant"
     if set(combiners) == {"sum"} and not contraction:
         return "norm" if elementwise else "moments"
     return "other"
@@ -48,6 +50,10 @@ def _own_axes(cascade: Cascade, reduction: Reduction) -> bool:
 
 def _has(expr: Expr, name: str) -> bool:
     return any(isinstance(node, Op) and node.name == name for node in walk(expr))
+
+
+def _rounds(expr: Expr) -> bool:
+    return _has(expr, "round") or _has_narrow_cast(expr)
 
 
 def _has_narrow_cast(expr: Expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from redfuser.cascade.ancestry import Ancestry
-from redfuser.cascade.assembly.expand import Expander, reduced_extent
+from redfuser.cascade.assembly.expand import Expander, reduced_extent, stays_inside
 from redfuser.cascade.assembly.frontier import NotSeparable, find_frontier
 from redfuser.cascade.assembly.naming import Naming
 from redfuser.cascade.assembly.placement import NotPlaceable, Placement, split_axes, substitution
@@ -13,9 +13,12 @@ from redfuser.cascade.assembly.producers import candidates, place_producers
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Expr, axes_of, axis, index, load, loads, op
-from redfuser.extents import divide, surely_at_most, surely_less
+from redfuser.extents import divide
 from redfuser.indexing import linear, replace
 from redfuser.reason import Reason
+
+#: Every lane of a tile evaluates both sides of a condition.
+GUARDED = "an element is read under a condition (padding, a concatenation): store the padded or joined tensor"
 
 
 class _OutputRefused(NotPlaceable):
@@ -45,7 +48,7 @@ class Assembler:
         self.ancestry = ancestry
         self.members = tuple(members)
         self.followers = tuple(followers)
-        names = candidates(graph, ancestry, members)
+        names = tuple(name for name in candidates(graph, ancestry, members) if name not in stop)
         self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
         inside = [*members, *followers]
         plain = Expander(graph, ancestry, inside)
@@ -69,6 +72,9 @@ class Assembler:
         self.placement = Placement(self.graph, self.members, self.shared, self.expander, self.followers)
         for name, body in self.placement.maps.items():
             self._check_sources(name, body)
+        guarded = {n.tensor.name for body in self.placement.maps.values() for n in loads(body) if not stays_inside(n)}
+        if guarded := guarded.intersection(names):
+            return frozenset(guarded)
         self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.frontier.outputs}
         maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]
         self.producers, refused = place_producers(self.graph, names, self.shared, maps, self.expander)
@@ -186,9 +192,5 @@ def _check_bounds(exprs: Iterable[Expr]) -> None:
     """Refuse loads that are only valid under a condition (padding): every lane of a tile evaluates both sides."""
     for expr in exprs:
         for node in loads(expr):
-            for place, extent in zip(node.indices, node.tensor.shape, strict=True):
-                if loads(place):
-                    continue
-                low, high = linear(place).bounds()
-                if not surely_at_most(0, low) or not surely_less(high, extent):
-                    raise NotPlaceable(Reason("guarded-load", "an element is read under a condition", str(node)))
+            if not stays_inside(node):
+                raise NotPlaceable(Reason("guarded-load", GUARDED, str(node)))

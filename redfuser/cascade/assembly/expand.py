@@ -13,6 +13,7 @@ from collections.abc import Collection
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.expr import Axis, Const, Expr, Load, Op, index, loads, op, substitute, transform, walk
+from redfuser.extents import surely_at_most, surely_less
 from redfuser.indexing import linear, simplify
 
 #: Operators cheap enough to repeat wherever the element is read.
@@ -27,6 +28,17 @@ def is_view(body: Expr) -> bool:
     if len(read) != 1 or any(loads(i) for i in read[0].indices):
         return False
     return all(isinstance(n, Load | Const) or n in walk_indices(read[0]) or _is_cheap(n) for n in walk(body))
+
+
+def stays_inside(node: Load) -> bool:
+    """Whether a load surely stays within its tensor, whatever condition it is under; positions that data give do."""
+    for place, extent in zip(node.indices, node.tensor.shape, strict=True):
+        if loads(place):
+            continue
+        low, high = linear(place).bounds()
+        if not surely_at_most(0, low) or not surely_less(high, extent):
+            return False
+    return True
 
 
 def is_position(body: Expr) -> bool:
@@ -106,6 +118,8 @@ class Expander:
         if name in self.graph.outputs or len(users) != 1 or not self.graph.definitions[users[0]].is_reduction:
             return False
         user = self.graph.definitions[users[0]]
+        if not all(map(stays_inside, loads(definition.body))):
+            return False
         return definition.tensor.size == user.tensor.size * reduced_extent(user)
 
     def body(self, definition: Definition) -> Expr:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from redfuser.cascade.assembly.expand import Expander, flatten_reduced
 from redfuser.cascade.graph import Definition, Graph
-from redfuser.expr import Axis, Expr, Load, axes_of, index, loads, substitute
+from redfuser.expr import Axis, Expr, Load, axes_of, axis, index, loads, substitute
 from redfuser.indexing import compose, coordinates, digits, invert, linear, replace, simplify
 from redfuser.reason import Reason
 
@@ -73,11 +73,8 @@ class Placement:
                 raise NotPlaceable(Reason("misaligned", f"{node.tensor.name} is read at two places", str(node)))
 
     def _push(self, definition: Definition) -> None:
-        where, free = self.solve(definition)
-        self.places[definition.tensor.name] = {a: where.get(a, a) for a in definition.axes}
-        if any(a in free for a in definition.axes if a.extent not in (0, 1)):
-            own = {a: a for a in definition.axes if a in free}
-            self.places[definition.tensor.name] |= own
+        where, _ = self.solve(definition)
+        self.places[definition.tensor.name] = where
         self._pull(definition)
 
     def _follow(self, definition: Definition) -> None:
@@ -105,10 +102,14 @@ class Placement:
         """
         return self._solve(definition, self.expander.body(definition))
 
-    def _solve(self, definition: Definition, body: Expr) -> tuple[dict[Axis, Expr], list[Axis]]:
+    def _solve(
+        self, definition: Definition, body: Expr, renamed: Mapping[Axis, Axis] | None = None
+    ) -> tuple[dict[Axis, Expr], list[Axis]]:
+        """As :meth:`solve`, of a ``body`` in which the definition's axes are ``renamed``."""
+        own = {a: a for a in definition.axes} if renamed is None else renamed
         anchors = [n for n in self.member_loads(body) if n.tensor.name in self.places]
-        parts = {a: digits([i for n in anchors for i in n.indices], a) for a in definition.axes}
-        split: dict[Expr, Expr] = {a: compose(p) for a, p in parts.items() if p != (a,)}
+        parts = {a: digits([i for n in anchors for i in n.indices], own[a]) for a in definition.axes}
+        split: dict[Expr, Expr] = {own[a]: compose(p) for a, p in parts.items() if p != (own[a],)}
         known: dict[Axis, Expr] = {}
         for node in anchors:
             indices = [replace(i, split) for i in node.indices]
@@ -118,6 +119,10 @@ class Placement:
                 if known.setdefault(source, value) != value:
                     raise NotPlaceable(Reason("misaligned", f"{source.name} has two places", str(node)))
         free = [d for p in parts.values() for d in p if d not in known]
+        if renamed is None and not {a for value in known.values() for a in axes_of(value)}.isdisjoint(free):
+            # Another definition's axis of the same name and extent, at which one of the places lies.
+            apart = {a: axis(f"{a.name}'", a.extent) for a in definition.axes}
+            return self._solve(definition, replace(body, apart), apart)
         where: dict[Axis, Expr] = {}
         for original, pieces in parts.items():
             where[original] = simplify(substitute(compose(pieces), known))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_extent
 from redfuser.cascade.graph import Definition, Graph
-from redfuser.cascade.grouping import factors
+from redfuser.cascade.products import factors, is_product
 from redfuser.expr import Axis, Const, Expr, Load, axes_of, axis, loads, op
 from redfuser.extents import most, surely_at_most
 from redfuser.indexing import replace
@@ -62,23 +62,9 @@ def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tupl
             private = _private(graph, definition, members, downstream)
             if not definition.is_reduction and (private or downstream.reaches(name)):
                 pending.append(name)
-            elif definition.is_reduction and private and _contracts(graph, definition):
+            elif definition.is_reduction and private and is_product(graph, definition):
                 found[name] = None
     return tuple(name for name in found if all(map(downstream.is_there, graph.sources[name])))
-
-
-def _contracts(graph: Graph, definition: Definition) -> bool:
-    """Whether this is a floating-point product of two operands along the sum, none of them a constant weight."""
-    varying = [f for f in factors(definition.body) if loads(f)]
-    weights = [f for f in varying if all(n.tensor.name in graph.constants for n in loads(f))]
-    reduced = set(definition.reduced)
-    return (
-        definition.combiner == "sum"
-        and "float" in definition.tensor.dtype
-        and len(varying) == 2
-        and not weights
-        and all(reduced <= axes_of(f) for f in varying)
-    )
 
 
 def _private(graph: Graph, definition: Definition, members: Sequence[str], downstream: Expander) -> bool:
