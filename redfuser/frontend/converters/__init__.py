@@ -16,6 +16,7 @@ from redfuser.frontend.converters.elementwise import (
     convert_prelu,
     convert_thresholded_relu,
 )
+from redfuser.frontend.converters.fourier import convert_dft
 from redfuser.frontend.converters.gather import convert_gather, convert_gather_elements, convert_gather_nd
 from redfuser.frontend.converters.guards import refuse_wrong_use
 from redfuser.frontend.converters.linear import convert_gemm, convert_mat_mul
@@ -63,6 +64,7 @@ CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": convert_batch_norm,
     "Clip": convert_clip,
     "CumSum": convert_cum_sum,
+    "DFT": convert_dft,
     "DequantizeLinear": convert_dequantize,
     "DynamicQuantizeLinear": convert_dynamic_quantize,
     "Expand": convert_expand,
