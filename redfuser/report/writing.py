@@ -64,8 +64,10 @@ class Writer:
 
     def number(self, value: float, dtype: str = "float32") -> str:
         """A number: the shortest text that stands for no other of its type."""
-        single = dtype != "float64" or float(np.float32(value)) == value
-        text = str(np.float32(value) if single else np.float64(value)) if "float" in dtype else f"{value:g}"
+        with np.errstate(over="ignore"):  # what is too large for float32 is printed as float64
+            narrow = np.float32(value)
+        single = dtype != "float64" or float(narrow) == value
+        text = str(narrow if single else np.float64(value)) if "float" in dtype else f"{value:g}"
         return text.removesuffix(".0").replace("inf", "∞").replace("-", "−")
 
     def _text(self, expr: Expr) -> tuple[str, int]:

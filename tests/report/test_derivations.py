@@ -67,7 +67,14 @@ def test_only_casts_that_can_change_a_value_show() -> None:
 
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
-    [(float("-inf"), "float32", "−∞"), (0.1, "float32", "0.1"), (1e-5, "float32", "1e−05"), (1 / 24, "float64", "0.0")],
+    [
+        (float("-inf"), "float32", "−∞"),
+        (0.1, "float32", "0.1"),
+        (1e-5, "float32", "1e−05"),
+        (1 / 24, "float64", "0.0"),
+        (1e300, "float64", "1e+300"),
+    ],
 )
+@pytest.mark.filterwarnings("error")
 def test_numbers_are_short_and_exact(value: float, dtype: str, text: str) -> None:
     assert Writer().number(value, dtype).startswith(text)

@@ -8,7 +8,19 @@ from collections.abc import Callable
 from tvm import relax, te, tirx
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Converter, Inputs, dtype_of, extents_of, optional, rank_of
+from redfuser.frontend.converters.common import (
+    HALF,
+    Attributes,
+    Converter,
+    Inputs,
+    dtype_of,
+    extents_of,
+    optional,
+    rank_of,
+)
+
+#: Powers up to this one are products. Each factor may cost half a unit in the last place.
+MOST_FACTORS = 16
 
 
 def convert_clip(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -100,17 +112,27 @@ def convert_thresholded_relu(bb: relax.BlockBuilder, inputs: Inputs, attributes:
 def convert_pow(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """Pow; the result has the base's type. Powers of integers go through float64, exact up to 2**53.
 
-    Constant squares and cubes are products: exact for the one, and faster than the C library's function.
+    Small constant powers are products: a square is exact, and all are faster than the C library's function.
     """
     base, exponent = inputs[0], inputs[1]
     dtype = dtype_of(base)
     number = _scalar(exponent) if all(extent == 1 for extent in extents_of(exponent)) else None
-    if number in (2, 3) and rank_of(exponent) <= rank_of(base):
-        square = R.multiply(base, base)
-        return square if number == 2 else R.multiply(bb.emit(square), base)
+    if number is not None and number in range(2, MOST_FACTORS + 1) and rank_of(exponent) <= rank_of(base):
+        return _product(bb, base, int(number))
     common = dtype if "float" in dtype else "float64"
     left, right = (
         value if dtype_of(value) == common else bb.emit(R.astype(value, common)) for value in (base, exponent)
     )
     power = R.power(left, right)
     return power if common == dtype else R.astype(bb.emit(R.round(bb.emit(power))), dtype)
+
+
+def _product(bb: relax.BlockBuilder, base: relax.Expr, factors: int) -> relax.Expr:
+    """A power as a product of squares; of half precision in float32, but for squares and cubes."""
+    if factors > 3 and dtype_of(base) in HALF:
+        return R.astype(bb.emit(_product(bb, bb.emit(R.astype(base, "float32")), factors)), dtype_of(base))
+    result = base
+    for digit in f"{factors:b}"[1:]:
+        square = bb.emit(R.multiply(result, result))
+        result = bb.emit(R.multiply(square, base)) if digit == "1" else square
+    return result

@@ -38,6 +38,23 @@ def test_powers(exponent: np.generic) -> None:
     check(single("Pow", {"x": x}, {"e": np.array(exponent)}), {"x": x})
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("exponent", [4, 7, 9, 16])
+def test_small_powers_are_products(exponent: int, dtype: type, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also of negative numbers, of which TVM would warn. YOSO takes the ninth."""
+    x = np.array([-1.5, -1, 0, 1.25, 1.5, np.inf, -np.inf, np.nan] if dtype is not np.int64 else [-3, 0, 2], dtype)
+    (got,) = lower_and_run(single("Pow", {"x": x}, {"e": np.array(exponent, np.int64)}), {"x": x})
+    np.testing.assert_allclose(
+        got, x.astype(float) ** exponent, rtol=0 if dtype is np.int64 else exponent * np.finfo(dtype).eps
+    )
+    assert got.dtype == dtype and capfd.readouterr().err == ""
+
+
+def test_powers_from_seventeen_on_are_the_library_s() -> None:
+    x = np.array([1.1, 2], np.float32)
+    check(single("Pow", {"x": x}, {"e": np.array(17.0, np.float32)}), {"x": x})
+
+
 def test_powers_of_integers() -> None:
     x = np.array([[-3, 2, 7]])
     check(single("Pow", {"x": x, "e": np.array([3, 10, 2])}), {"x": x, "e": np.array([3, 10, 2])})
