@@ -11,6 +11,7 @@ from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed.table import adopt
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
+from redfuser.frontend.normalising.masked import choose_where_masked
 from redfuser.frontend.normalising.names import FreshNames
 from redfuser.frontend.reading.walk import names_read
 
@@ -32,7 +33,7 @@ def normalise(proto: ModelProto) -> ModelProto:
 
     Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
     already are kept), constants and shapes folded, copies and unused nodes removed, constant indices
-    of the Gather family non-negative.
+    of the Gather family non-negative, writes where a mask holds choices.
 
     Args:
         proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). It is used up: a copy
@@ -51,6 +52,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     _refuse_huge(result.graph)
     _name_nodes(result.graph)
     _make_indices_positive(result.graph)
+    choose_where_masked(result.graph)
     _remove_unused(result.graph)
     return result
 
