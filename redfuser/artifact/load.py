@@ -157,7 +157,7 @@ def _bind_sizes(spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, int],
             low, high = dims[name].low, dims[name].high
             raise UsageError(
                 f"dimension {name!r} of input {spec.name!r} is {size}; the module takes {low} to {high}",
-                f"compile with --dim {name}={min(low, max(size, 1))}:{max(high, size)}",
+                f"compile with --dim {name}={min(low, max(size, 1))}:{max(high, size)}, if the model's tables reach",
             )
         if sizes.setdefault(name, size) != size:
             raise UsageError(
