@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed.table import DOMAIN, define
+from redfuser.frontend.normalising.definition import Definition
+from redfuser.frontend.normalising.integer_convolutions import INTEGER_CONVOLUTIONS
 from redfuser.frontend.normalising.names import FreshNames, rename_defined
 from redfuser.frontend.normalising.values import GraphValues
 
@@ -44,6 +46,10 @@ def expand(node: NodeProto, values: GraphValues, proto: ModelProto, fresh: Fresh
         nodes = define(node, values.types.__getitem__, opset_of(proto), values.known)
     elif node.op_type in EXPANDED and node.domain in ("", "ai.onnx"):
         nodes = _inlined(node, values, proto)
+    elif node.op_type in INTEGER_CONVOLUTIONS and node.domain in ("", "ai.onnx"):
+        write = Definition(node, values.types.__getitem__, opset_of(proto))
+        INTEGER_CONVOLUTIONS[node.op_type](write)
+        nodes = write.nodes
     else:
         return None
     if nodes is None or any(each.op_type == node.op_type and each.domain == node.domain for each in nodes):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from redfuser.frontend.normalising.contributed.activations import activate
 from redfuser.frontend.normalising.definition import Definition
-
-#: What a product may have had fused into it, and ONNX's own operator takes.
-_CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+from redfuser.frontend.normalising.integer_convolutions import ATTRIBUTES
 
 
 def define_fused_mat_mul(write: Definition) -> None:
@@ -54,7 +52,7 @@ def define_fused_gemm(write: Definition) -> None:
 
 def define_fused_conv(write: Definition) -> None:
     """``activation(X * W + bias + Z)``."""
-    own = {name: value for name in _CONVOLUTION if (value := write.attribute(name, None)) is not None}
+    own = {name: value for name in ATTRIBUTES if (value := write.attribute(name, None)) is not None}
     operands = [write.input(place) for place in range(3) if write.input(place)]
     total = write.total(write.add("Conv", *operands, **own), write.input(3))
     activate(write, total, list(write.attribute("activation_params", ())), write.output(0))
