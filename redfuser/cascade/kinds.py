@@ -20,7 +20,7 @@ def classify(cascade: Cascade) -> str:
     if exponential and not {"max", "min"}.isdisjoint(combiners):  # softmin, and a maximum as the least of -x
         if contraction or any(_weighs(r) for r in cascade.reductions):
             return "attention"
-        return "softmax" if elementwise else "logsumexp"
+        return "softmax" if elementwise or _picks(cascade) else "logsumexp"
     if rounding and contraction and "max" in combiners:
         return "quant_gemm"
     if set(combiners) <= {"max", "min"} and any(_rounds(o.value) for o in cascade.outputs if cascade.axis in o.axes):
@@ -28,6 +28,13 @@ def classify(cascade: Cascade) -> str:
     if set(combiners) == {"sum"} and not contraction:
         return "norm" if elementwise else "moments"
     return "other"
+
+
+def _picks(cascade: Cascade) -> bool:
+    """Whether an output is made of an element that data name: the probability of the expert or word chosen before."""
+    along = {n.tensor for r in cascade.reductions for n in loads(r.map) if cascade.axis in axes_of(n)}
+    read = [node for output in cascade.outputs for node in loads(output.value) if node.tensor in along]
+    return any(loads(place) for node in read for place in node.indices)
 
 
 def _weighs(reduction: Reduction) -> bool:

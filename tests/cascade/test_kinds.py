@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from redfuser.cascade.kinds import classify
-from redfuser.cascade.model import Cascade
-from redfuser.expr import op, pair
+from redfuser.cascade.model import Cascade, Output
+from redfuser.expr import Tensor, load, op, pair
 from tests.algebra.build import ITEM, ROW, Builder, attention, score, softmax, tensor
 from tests.tile.build import Rows, quantised_product
 
@@ -36,6 +37,16 @@ def entropy() -> Cascade:
     return build.build()
 
 
+def chosen() -> Cascade:
+    """A probability at a place that another tensor holds."""
+    build = Builder()
+    maximum, total, _ = softmax(build, score())
+    picked = load(Tensor("s", (ROW.extent, ITEM.extent), "float32"), ROW, tensor("place", ROW, dtype="int64"))
+    value = op("div", op("exp", op("sub", picked, maximum)), total)
+    output = Output(Tensor("y", (ROW.extent,), "float32"), (ROW,), (ROW,), value)
+    return replace(build.build(), outputs=(output,))
+
+
 def routing() -> Cascade:
     build = Builder()
     maximum = build.reduce("m", "max", score())
@@ -51,6 +62,7 @@ def routing() -> Cascade:
         (pooling, "attention"),
         (temperature, "logsumexp"),
         (entropy, "logsumexp"),
+        (chosen, "softmax"),
         (Rows().softmax, "softmax"),
         (Rows().logsumexp, "logsumexp"),
         (Rows().layer_norm, "norm"),
