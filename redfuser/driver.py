@@ -52,7 +52,6 @@ def compile_analysis(
     Raises:
         RedFuserError: one of its subclasses.
     """
-    _require_supported(analysis, options)
     backend = backend_for(options.target, options.fp32)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
@@ -91,7 +90,6 @@ def tune_model(
     backend = backend_for(options.target, options.fp32)
     backend.require_tools()
     analysis = analyze(model, options, progress)
-    _require_supported(analysis, options)
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress, choose)
         progress.stage("schedule products")
@@ -99,15 +97,6 @@ def tune_model(
         backend.find_products(analysis.lowered.module, _placements(analysis, outcomes), products)
     lock = collect_lock(analysis, options, outcomes, products.made)
     return lock, collect_report(analysis, outcomes, options, products.made)
-
-
-def _require_supported(analysis: Analysis, options: CompileOptions) -> None:
-    if analysis.lowered.dims and not isinstance(options.target, CpuTarget):
-        names = ", ".join(f"'{name}'" for name in analysis.lowered.dims)
-        raise DynamicShapeError(
-            f"kernels for {options.target.name} have static shapes, and {names} of the model is symbolic",
-            "give " + " ".join(f"--dim {name}=N" for name in analysis.lowered.dims),
-        )
 
 
 def bundle_model(
@@ -129,7 +118,12 @@ def bundle_model(
     backend = backend_for(options.target, options.fp32)
     backend.require_tools()
     analysis = analyze(model, options, progress)
-    _require_supported(analysis, options)
+    if analysis.lowered.dims:
+        names = ", ".join(f"'{name}'" for name in analysis.lowered.dims)
+        raise DynamicShapeError(
+            f"a bundle measures kernels at sizes that are known, and {names} of the model is open",
+            "give " + " ".join(f"--dim {name}=N" for name in analysis.lowered.dims),
+        )
     with backend:
         outcomes = _fuse_all(analysis, options, backend, progress)
     progress.stage("write the bundle")

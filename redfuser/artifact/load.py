@@ -221,4 +221,4 @@ def _open(manifest: Manifest, module: Path, number: int) -> LoadedModel:
         raise VerificationError(
             f"{str(module)!r} cannot be loaded: {first}", "redfuser verify checks its files"
         ) from error
-    return LoadedModel(manifest, machine, device)
+    return LoadedModel(manifest, machine, device, kept=Kept(device if manifest.target.kind == "gpu" else None))

@@ -26,6 +26,7 @@ class Replacement:
         inputs: variables and constants of ``main``.
         outputs: variables bound in ``main`` that the kernel defines from now on.
         scratch: memory to pass after the outputs, for the time of the call.
+        dims: symbolic dimensions that machine code takes, as integers after the inputs.
     """
 
     kernel: tvm.tirx.PrimFunc | None
@@ -33,6 +34,7 @@ class Replacement:
     inputs: tuple[relax.Expr, ...]
     outputs: tuple[relax.Var, ...]
     scratch: tuple[relax.TensorStructInfo, ...] = ()
+    dims: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         outputs = ", ".join(var.name_hint for var in self.outputs)
@@ -114,7 +116,8 @@ def _call(
     infos = [*(var.struct_info for var in each.outputs), *each.scratch]
     inputs, wanted = list(each.inputs), infos if len(infos) > 1 else infos[0]
     if kernel is None or each.kernel is None:
-        value = relax.call_dps_packed(each.name, inputs, wanted)
+        sizes = [relax.PrimValue(variables[name]) for name in each.dims]
+        value = relax.call_dps_packed(each.name, [*inputs, *sizes], wanted)
     else:
         # What isn't a tensor among the parameters is a symbolic dimension, by name.
         dims = [variables[p.name] for p in each.kernel.params if p not in each.kernel.buffer_map]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from redfuser.binding import at_sizes, usual_sizes
 from redfuser.cascade.identity import cascade_digest
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Backend, Kernel
@@ -16,6 +17,7 @@ from redfuser.codegen.refusal import FAILURES, counted, reason_of
 from redfuser.options import CompileOptions, Progress
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
+from redfuser.tile.concrete import program_at
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.cost import Cost
 from redfuser.tuning.costs.gpu import Footprint, GpuModel
@@ -112,7 +114,7 @@ class Foresight:
 
 
 def foreseen_us(cascade: Cascade, program: TileProgram, model: GpuModel, kernel: Kernel | None = None) -> float:
-    """The modelled time of a schedule, whoever chose it, in microseconds.
+    """The modelled time of a schedule, whoever chose it, in microseconds; at usual sizes where some are open.
 
     Args:
         cascade: in the precision it is computed in.
@@ -122,6 +124,8 @@ def foreseen_us(cascade: Cascade, program: TileProgram, model: GpuModel, kernel:
     Raises:
         Refused: no script comes of the program.
     """
+    sizes = usual_sizes(cascade)
+    cascade, program = at_sizes(cascade, sizes), program_at(program, sizes)
     shape = product_shape(cascade)
     if shape is not None:
         return round(product_us(shape, program.schedule, model.target), 3)

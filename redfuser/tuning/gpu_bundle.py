@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.artifact.bundle import BundledKernel, write_bundle
+from redfuser.binding import dims_in
 from redfuser.cascade.identity import cascade_digest
 from redfuser.cascade.kinds import classify
 from redfuser.errors import UsageError
@@ -73,6 +74,8 @@ def exporting(options: CompileOptions, progress: Progress, folder: Path) -> Iter
     with foresight(options, progress) as found:
 
         def choose(task: Task) -> Record:
+            if dims_in(task.cascade):  # Sizes that are known on the call only give no time to measure.
+                return untuned(task, options)
             sifted = found.sift(task, CANDIDATES)
             moved = traffic(task.cascade)
             candidates = []

@@ -108,8 +108,9 @@ def _place(source: str) -> str:
 
 def _argument(parameter: Parameter, argument: Argument, addresses: Mapping[str, int]) -> tuple[int, Any]:
     """What an entry takes: an address, or the address of a tensor map; and the latter's memory, to keep it alive."""
-    described = argument.tensor_map
-    if parameter.type != "CUtensorMap" if described else not parameter.is_pointer:
+    described, is_size = argument.tensor_map, argument.role == "size"
+    fits = parameter.type == ("CUtensorMap" if described else "int") if described or is_size else parameter.is_pointer
+    if not fits:
         raise EmulationError(f"{parameter.name} is a {parameter.type}: not what argument {argument.tensor!r} gives")
     address = addresses[argument.tensor]
     return _encode(parameter.name, described, address) if described else (address, None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from types import TracebackType
 
+from redfuser.binding import dims_in
 from redfuser.codegen.gpu.emission.emit import emit
 from redfuser.codegen.gpu.emission.pairs import pairs_as_integers
 from redfuser.codegen.gpu.emission.script import Script
@@ -16,10 +18,11 @@ from redfuser.codegen.gpu.gate import foreseen_problem, read_resources, resource
 from redfuser.codegen.gpu.tools.cache import KernelCache, cache_folder
 from redfuser.codegen.gpu.tools.toolchain import Toolchain, find_toolchain
 from redfuser.codegen.gpu.tools.toolkit import CudaError, compile_cuda
-from redfuser.codegen.gpu.tools.worker import Limits, Lowered, Worker
-from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Role
+from redfuser.codegen.gpu.tools.worker import Limits, Lowered, LoweredArgument, Worker
+from redfuser.codegen.gpu.value import Argument, Count, GpuKernel, GpuProgram, Role, TensorMap
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Tensor
+from redfuser.extents import is_symbolic
 from redfuser.options import Fp32
 from redfuser.reason import Reason
 from redfuser.records import digest
@@ -73,6 +76,7 @@ class Builder:
         """
         tools = find_toolchain()
         _require(type_problem(program, target))
+        _require(_open_workspace(program))
         scripts = emit(program, self.fp32, target.has("wgmma"))
         program = pairs_as_integers(program)
         for script in scripts:
@@ -82,7 +86,8 @@ class Builder:
         for kernel in kernels:
             _require(resource_problem(kernel, target))
         products = tuple(sorted({product for script in scripts for product in script.products}))
-        return GpuProgram(program.name, program.inputs, program.outputs, program.workspaces, kernels, products)
+        tensors = (program.inputs, program.outputs, program.workspaces)
+        return GpuProgram(program.name, *tensors, kernels, products, dims_in(program))
 
     def _kernel(self, script: Script, program: TileProgram, arch: str, tools: Toolchain) -> GpuKernel:
         roles = _roles(program)
@@ -118,7 +123,7 @@ class Builder:
             compiled.code,
             lowered.entry,
             _arguments(script, lowered, roles),
-            lowered.grid,
+            tuple(_named(script, blocks) for blocks in lowered.grid),
             lowered.block,
             lowered.cluster,
             resources,
@@ -131,6 +136,13 @@ def _require(problem: Reason | None) -> None:
         raise Refused(problem.code, problem.text, problem.witness)
 
 
+def _open_workspace(program: TileProgram) -> Reason | None:
+    for tensor in program.workspaces:
+        if dims_in(tensor.shape):
+            return Reason("open-size", "memory between its kernels would be of open size: --dim fixes it", str(tensor))
+    return None
+
+
 def _roles(program: TileProgram) -> dict[Tensor, Role]:
     roles: dict[Tensor, Role] = dict.fromkeys(program.inputs, "input")
     roles |= dict.fromkeys(program.outputs, "output")
@@ -141,8 +153,28 @@ def _arguments(script: Script, lowered: Lowered, roles: Mapping[Tensor, Role]) -
     tensors = dict(zip(script.names, script.parameters, strict=True))
     result = []
     for argument in lowered.arguments:
-        tensor = tensors.get(argument.parameter)
-        if tensor is None:
+        tensor, dim = tensors.get(argument.parameter), script.sizes.get(argument.parameter)
+        if dim is not None:
+            result.append(Argument(dim.name, "int32", (), "size"))
+        elif tensor is not None:
+            shape = tuple(str(extent) if is_symbolic(extent) else extent for extent in tensor.shape)
+            result.append(Argument(tensor.name, tensor.dtype, shape, roles[tensor], _described(script, argument)))
+        else:
             raise Refused("argument", f"{script.name} takes an argument that is no tensor", argument.parameter)
-        result.append(Argument(tensor.name, tensor.dtype, tensor.shape, roles[tensor], argument.tensor_map))
     return tuple(result)
+
+
+def _described(script: Script, argument: LoweredArgument) -> TensorMap | None:
+    described = argument.tensor_map
+    if described is None:
+        return None
+    lists = (described.shape, described.strides)
+    shape, strides = (tuple(_named(script, count) for count in counts) for counts in lists)
+    return replace(described, shape=shape, strides=strides)
+
+
+def _named(script: Script, count: Count) -> Count:
+    """A formula with dimensions' own names for those that the script has."""
+    if isinstance(count, int):
+        return count
+    return re.sub(r"[A-Za-z_]\w*", lambda called: script.sizes[called[0]].name, count)

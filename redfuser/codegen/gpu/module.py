@@ -97,7 +97,8 @@ def _of_the_model(product: Product) -> GpuProgram:
 
 def _replacement(each: Fused) -> Replacement:
     scratch = tuple(relax.TensorStructInfo(tensor.shape, tensor.dtype) for tensor in each.program.workspaces)
-    return Replacement(None, program_symbol(each.program.name), each.inputs, each.outputs, scratch)
+    dims = tuple(dim.name for dim in each.program.dims)
+    return Replacement(None, program_symbol(each.program.name), each.inputs, each.outputs, scratch, dims)
 
 
 def _build(

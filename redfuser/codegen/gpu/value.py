@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redfuser.expr import Tensor
+from redfuser.extents import Dim
 
-Role = Literal["input", "output", "workspace"]
+Role = Literal["input", "output", "workspace", "size"]
+
+#: A number, or how it follows from open dimensions: their names and numbers with ``+ - * /`` of C, none negative.
+Count = int | str
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class TensorMap:
     """
 
     data_type: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[Count, ...]
+    strides: tuple[Count, ...]
     box: tuple[int, ...]
     element_strides: tuple[int, ...]
     interleave: int
@@ -51,24 +55,24 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Argument:
-    """One kernel argument: the device address of a tensor, or a tensor map of it.
+    """One kernel argument: the device address of a tensor, a tensor map of it, or an open dimension.
 
     Args:
-        tensor: name in the tile program.
-        dtype, shape: of the tensor.
+        tensor: name in the tile program; of a dimension, its own.
+        dtype, shape: of the tensor; of a dimension, a number's.
         role: what the tensor is to the program.
         tensor_map: the description to encode and pass in place of the address; None passes the address.
     """
 
     tensor: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Count, ...]
     role: Role
     tensor_map: TensorMap | None = None
 
     def __str__(self) -> str:
         described = f" as {self.tensor_map}" if self.tensor_map else ""
-        return f"{self.role} {Tensor(self.tensor, self.shape, self.dtype)}{described}"
+        return f"{self.role} {self.tensor}: {self.dtype}[{', '.join(map(str, self.shape))}]{described}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class GpuKernel:
         cubin: machine code for ``arch``.
         entry: the kernel's symbol in ``cubin``.
         arguments: in the kernel's own order.
-        grid: blocks along x, y, z.
+        grid: blocks along x, y, z; they may follow from open dimensions.
         block: threads along x, y, z.
         cluster: blocks of a cluster along x, y, z.
         arch: compute capability, such as ``sm_90a``.
@@ -122,14 +126,16 @@ class GpuKernel:
     cubin: bytes
     entry: str
     arguments: tuple[Argument, ...]
-    grid: tuple[int, ...]
+    grid: tuple[Count, ...]
     block: tuple[int, ...]
     cluster: tuple[int, ...]
     resources: Resources
     arch: str
 
     def __post_init__(self) -> None:
-        if any(len(extents) != 3 or min(extents) < 1 for extents in (self.grid, self.block, self.cluster)):
+        known = [n for n in self.grid if isinstance(n, int)]
+        extents = (self.grid, self.block, self.cluster)
+        if any(len(given) != 3 for given in extents) or min((*known, *self.block, *self.cluster)) < 1:
             raise ValueError(f"{self.name}: grid, block and cluster have three positive extents")
 
     @property
@@ -153,6 +159,7 @@ class GpuProgram:
         workspaces: device memory that the caller provides for the time of the call.
         kernels: in launch order.
         products: what matrix products are computed in; see :class:`redfuser.codegen.gpu.emission.script.Script`.
+        dims: open dimensions, passed as integers after the inputs.
     """
 
     name: str
@@ -161,6 +168,7 @@ class GpuProgram:
     workspaces: tuple[Tensor, ...]
     kernels: tuple[GpuKernel, ...]
     products: tuple[str, ...] = ()
+    dims: tuple[Dim, ...] = ()
 
     def __str__(self) -> str:
         workspaces = [f"  workspace {tensor}" for tensor in self.workspaces]

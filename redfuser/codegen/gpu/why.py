@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
+from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.product_schedule import product_shape
+from redfuser.codegen.gpu.schedule import sizes_to_suit
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import StrategyError, grid_of
@@ -19,6 +21,10 @@ def why(cascade: Cascade, schedule: Schedule, target: GpuTarget) -> str:
     Args:
         schedule: one of :func:`redfuser.codegen.gpu.schedule.candidates`.
     """
+    sizes = sizes_to_suit(cascade)
+    if sizes:
+        chosen = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        return f"{why(at_sizes(cascade, sizes), schedule, target)}; chosen for {chosen}"
     try:
         grid = grid_of(cascade, schedule, states=schedule.segments > 1)
     except StrategyError:  # It is listed all the same, and refused when it is tried.

@@ -13,6 +13,7 @@ from redfuser.codegen.gpu.launch.tables import program_tables
 from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, Resources, TensorMap
 from redfuser.expr import Tensor
+from redfuser.extents import Dim, size_of
 from tests.codegen.gpu.whole.recording import Recorder, Recording
 
 X, Y, W = Tensor("x", (4, 64), "float16"), Tensor("y", (4,), "float32"), Tensor("w", (4, 64), "float32")
@@ -21,6 +22,7 @@ SOURCE = """
 struct alignas(64) Map { unsigned long long bits[16]; };
 extern "C" __global__ void widen(const __grid_constant__ Map x, float* w) { w[threadIdx.x] = x.bits[0]; }
 extern "C" __global__ void fold(float* y, const float* w) { y[0] = w[0]; }
+extern "C" __global__ void scale(float* y, const float* w, int rows) { y[0] = w[0] * rows; }
 """
 
 MAP = TensorMap(6, (64, 4), (128,), (32, 4), (1, 1), 0, 2, 3, 0)
@@ -62,9 +64,10 @@ def library(program: GpuProgram, recorder: Recorder) -> Path:
 
 
 def link(program: GpuProgram, folder: Path) -> Path:
-    (folder / "two.o").write_bytes(build_programs([program]))
-    subprocess.run(["gcc", "-shared", "-o", "two.so", "two.o", "-ldl"], cwd=folder, check=True)
-    return folder / "two.so"
+    name = program.name
+    (folder / f"{name}.o").write_bytes(build_programs([program]))
+    subprocess.run(["gcc", "-shared", "-o", f"{name}.so", f"{name}.o", "-ldl"], cwd=folder, check=True)
+    return folder / f"{name}.so"
 
 
 def call(recorder: Recorder, library: Path, script: str = 'module["rf_two"](x, y, w)', **pretend: int) -> Recording:
@@ -128,6 +131,65 @@ module["rf_two"](x, y, w)
 """
     done = call(recorder, library, script)
     assert done.code == 0 and {event["stream"] for event in done.of("launch")} == {77}, done.output
+
+
+#: Calls a program whose rows are open: with their number between the input and the output.
+CALL_OPEN = """
+def run(rows, given=None, shape=None):
+    given = rows if given is None else given
+    x, y = tensor((rows, 64) if shape is None else shape, "float16"), tensor((rows,), "float32")
+    try:
+        module["rf_open"](x, given, y, tensor((rows, 64), "float32"))
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def open_library(program: GpuProgram, recorder: Recorder) -> Path:
+    """The program with an open number of rows, which the second kernel takes."""
+    rows = size_of(Dim("rows", 1, 4096))
+    first, second = program.kernels
+    described = replace(MAP, shape=(64, "rows"), strides=("(rows * 128)",))
+    mapped = replace(first.arguments[0], tensor_map=described, shape=("rows", 64))
+    first = replace(first, arguments=(mapped, first.arguments[1]), grid=("((rows + 3) / 4)", 3, 1))
+    second = replace(second, entry="scale", arguments=(*second.arguments, Argument("rows", "int32", (), "size")))
+    x, y, w = ((replace(tensor, shape=(rows, *tensor.shape[1:])),) for tensor in (X, Y, W))
+    wide = GpuProgram("open", x, y, w, (first, second), (), (Dim("rows", 1, 4096),))
+    return link(wide, recorder.folder)
+
+
+def test_launches_follow_from_open_sizes(recorder: Recorder, open_library: Path) -> None:
+    done = call(recorder, open_library, CALL_OPEN + "run(5); run(8)")
+    assert done.code == 0 and not done.output, done.output
+    widen, scale, again, _ = done.of("launch")
+    assert (widen["grid"], scale["grid"], again["grid"]) == ([2, 3, 1], [2, 1, 1], [2, 3, 1])
+    assert [event["shape"] for event in done.of("map")] == [[64, 5], [64, 8]]
+    assert [event["strides"] for event in done.of("map")] == [[640], [1024]]
+    assert [event["arguments"][2]["value"] for event in done.of("launch")[1::2]] == [5, 8]
+
+
+def test_nothing_is_launched_for_nothing(recorder: Recorder, open_library: Path) -> None:
+    done = call(recorder, open_library, CALL_OPEN + "run(0)")
+    assert done.code == 0 and not done.output, done.output
+    assert [event["kernel"] for event in done.of("launch")] == ["scale"], "whose blocks don't depend on the rows"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("5, 6", "open: tensor x has another shape"),
+        ("5, -5", "open: a dimension isn't a number"),
+        ("5, 5.0", "open: a dimension isn't a number"),
+        ("5, shape=(5, 32)", "open: tensor x has another shape"),
+        ("1 << 25", "open: tensor x has 2^31 elements or more: fix sizes with --dim"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(
+    arguments: str, complaint: str, recorder: Recorder, open_library: Path
+) -> None:
+    done = call(recorder, open_library, CALL_OPEN + f"run({arguments})")
+    assert complaint in done.output and not done.of("launch"), done.output
 
 
 def test_wrong_tensors_are_refused(recorder: Recorder, library: Path) -> None:

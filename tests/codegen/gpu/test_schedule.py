@@ -1,4 +1,4 @@
-"""Untuned schedules: what is tried first for selections."""
+"""Untuned schedules: what is tried first for selections, and for open sizes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.emission.emit import emit
 from redfuser.codegen.gpu.gate import foreseen_problem
 from redfuser.codegen.gpu.schedule import MOST_CANDIDATES, candidates
+from redfuser.codegen.gpu.why import why
+from redfuser.extents import Dim, is_symbolic, size_of
 from redfuser.tile import Schedule, build
 from redfuser.tile.strategies.multi_segment import MERGE_ROWS
 from tests.codegen.gpu.programs import Attention, gpu, softmax
@@ -85,3 +87,35 @@ def test_some_schedule_of_latent_attention_fits_shared_memory(dtype: str, target
     for schedule in fitting:
         merging = dict(schedule.options).get(MERGE_ROWS)
         assert (merging is not None) == (schedule.strategy == "multi-segment")
+
+
+ROWS, LENGTH = size_of(Dim("rows", 1, 65536)), size_of(Dim("length", 1, 65536))
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize(
+    "cascade",
+    [
+        softmax(ROWS, 300, "float16"),
+        softmax(8, LENGTH, "float16"),
+        Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(),
+        Attention(q_len=1, kv_len=LENGTH).cascade(),
+    ],
+    ids=["rows", "axis", "causal", "decode"],
+)
+def test_open_sizes_get_one_segment_and_nothing_whole(cascade: Cascade, target: str) -> None:
+    found = candidates(cascade, derive(cascade), gpu(target))
+    assert found and all(schedule.segments == 1 for schedule in found)
+    options = [dict(schedule.options) for schedule in found]
+    assert not any("skip-hidden" in option or MERGE_ROWS in option for option in options)
+    if is_symbolic(cascade.axis.extent):
+        assert all(schedule.strategy == "single-segment" for schedule in found)
+        assert target == "h800" or max(option["stages"] for option in options) <= 1
+    else:
+        assert found[0].strategy == "resident", "as for known rows"
+
+
+def test_open_sizes_are_told_with_the_choice() -> None:
+    cascade = Attention(q_len=ROWS, kv_len=LENGTH).cascade()
+    [schedule, *_] = candidates(cascade, derive(cascade), gpu("h800"))
+    assert why(cascade, schedule, gpu("h800")).endswith("; chosen for length = 65536, rows = 128")

@@ -75,8 +75,8 @@ class Block:
         self.buffers = {buffer.tensor: buffer for buffer in phase.buffers}
         self.probabilities: set[Tensor] = set()
         self.rounded: dict[Tensor, str] = {}
-        self.expressions = Writer(self._point, self._read, fast)
-        self.bounds = Writer(lambda axis: geometry.span(axis).origin or "0", self._read_at_block, fast)
+        self.expressions = Writer(self._point, self._read, fast, geometry.sizes)
+        self.bounds = Writer(lambda axis: geometry.span(axis).origin or "0", self._read_at_block, fast, geometry.sizes)
         self._storage: dict[Tensor, Storage] = {}
         self._variables: dict[Axis, str] = {}
         self._assumed: list[set[Axis]] = []

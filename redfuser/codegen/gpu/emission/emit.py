@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from redfuser.binding import dims_in
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
+from redfuser.codegen.gpu.emission.open_sizes import Sizes, require_tiles
 from redfuser.codegen.gpu.emission.pairs import helpers, pairs_as_integers, selects
 from redfuser.codegen.gpu.emission.precision import HALVES
 from redfuser.codegen.gpu.emission.prepare import prepare
@@ -14,6 +16,7 @@ from redfuser.codegen.gpu.emission.products import BY_COLUMNS
 from redfuser.codegen.gpu.emission.script import Lines, Names, Script
 from redfuser.codegen.gpu.emission.statements import write_body
 from redfuser.expr import Expr, Tensor, loads
+from redfuser.extents import divide, is_symbolic
 from redfuser.options import Fp32
 from redfuser.tile.ir import Phase, Store, Tile, TileProgram
 
@@ -45,16 +48,19 @@ class _Kernel:
     def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32, groups: bool) -> None:
         self.program, self.phase, self.name, self.fp32, self.groups = program, phase, name, fp32, groups
         self.options = dict(program.schedule.options)
+        require_tiles(phase)
         self.names = Names(*VARIABLES, name)
         self.tensors = _touched(program, phase)
+        self.dims = {dim: self.names.new(dim.name) for dim in dims_in((phase, self.tensors))}
         self.memory = {tensor: self.names.new(tensor.name) for tensor in self.tensors}
         self.threads = self.options.get("threads", THREADS)
-        self.geometry = Geometry(phase, self.threads // 32, bool(self.options.get(BY_COLUMNS)))
+        self.sizes = Sizes(self.dims)
+        self.geometry = Geometry(phase, self.threads // 32, bool(self.options.get(BY_COLUMNS)), self.sizes)
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
         block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half, self.fp32, self.groups)
-        blocks = launch(self.phase.grid)
+        blocks = launch(self.phase.grid, self.sizes)
         for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
             self._place(block, tile, number)
         write_body(block, self.phase.body)
@@ -62,15 +68,21 @@ class _Kernel:
         registers = block.sizes["fragment"] // (4 * self.threads)
         shared = block.sizes["shared"]
         names, products = tuple(self.memory.values()), tuple(sorted(block.multiplied))
-        return Script(self.name, text, self.tensors, names, shared, registers, half, products)
+        dims = {called: dim for dim, called in self.dims.items()}
+        return Script(self.name, text, self.tensors, names, shared, registers, half, products, dims)
 
     def _head(self, blocks: Launch, block: Block) -> Lines:
+        """Everything before the body."""
         head = Lines()
         head.add(f'"""{self.name} [{self.program.schedule.strategy}]"""', "", "import tilelang.language as T", "", "")
         for helper in helpers(str(block.lines)):
             head.add(*helper.splitlines(), "", "")
+        if self.dims:
+            head.add(*(f'{called} = T.dynamic("{called}")' for called in self.dims.values()), "", "")
         head.add("@T.prim_func", f"def {self.name}(")
-        head.add(*(f"    {n}: T.Tensor({_shape(t)}, {block.type(n, t.dtype)})," for t, n in self.memory.items()))
+        if self.dims:  # Its shape gives each of them, before tensors' shapes that may have them in products only.
+            head.add(f'    {self.names.new("sizes")}: T.Tensor(({", ".join(self.dims.values())},), "int8"),')
+        head.add(*(f"    {n}: T.Tensor({self._shape(t)}, {block.type(n, t.dtype)})," for t, n in self.memory.items()))
         head.add("):")
         variables = VARIABLES[: len(blocks.extents)]
         bound = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
@@ -79,9 +91,13 @@ class _Kernel:
             head.add(*(f"    {declaration}" for declaration in block.declared()))
         return head
 
+    def _shape(self, tensor: Tensor) -> str:
+        inner = ", ".join(map(self.sizes.text, tensor.shape or (1,)))
+        return f"({inner},)" if len(tensor.shape) < 2 else f"({inner})"
+
     def _place(self, block: Block, tile: Tile, number: str) -> None:
         """Name the tile's position along its axis."""
-        if tile.count == 1:
+        if tile.count == 1 and not is_symbolic(tile.axis.extent):
             if tile.size == 1:
                 self.geometry.grid[tile.axis] = Span(tile.axis, 1, 1, "", "1", False)
             return
@@ -89,13 +105,8 @@ class _Kernel:
         name = self.names.new(tile.axis.name if size == 1 else f"{tile.axis.name}_start")
         compound = f"({number})" if " " in number else number
         block.lines.add(f"{name} = {number if size == 1 else f'{compound} * {size}'}")
-        exact = tile.axis.extent % size == 0
-        self.geometry.grid[tile.axis] = self.geometry.tiled(tile.axis, size, name, str(tile.axis.extent), exact)
-
-
-def _shape(tensor: Tensor) -> str:
-    inner = ", ".join(map(str, tensor.shape or (1,)))
-    return f"({inner},)" if len(tensor.shape) < 2 else f"({inner})"
+        exact, stop = divide(tile.axis.extent, size) is not None, self.sizes.text(tile.axis.extent)
+        self.geometry.grid[tile.axis] = self.geometry.tiled(tile.axis, size, name, stop, exact)
 
 
 def _touched(program: TileProgram, phase: Phase) -> tuple[Tensor, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import e, inf, isinf, isnan, log2
 
+from redfuser.codegen.gpu.emission.open_sizes import Sizes
 from redfuser.codegen.gpu.emission.pairs import pair_text, value_text
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, number
+from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Symbol, number
 from redfuser.operators import UNARY
 
 LOG2_E = log2(e)
@@ -55,12 +56,16 @@ class Writer:
         axis: text of an axis' current point.
         read: text of a load, given the load and the text of its indices.
         fast: whether exponentials may be a multiplication and the hardware's power of two.
+        sizes: text of open sizes.
     """
 
-    def __init__(self, axis: Callable[[Axis], str], read: Callable[[Load], str], fast: bool) -> None:
+    def __init__(
+        self, axis: Callable[[Axis], str], read: Callable[[Load], str], fast: bool, sizes: Sizes | None = None
+    ) -> None:
         self.axis = axis
         self.read = read
         self.fast = fast
+        self.sizes = sizes or Sizes()
 
     def text(self, expr: Expr, level: int = 0) -> str:
         """The expression, in parentheses if it binds less than ``level`` asks.
@@ -75,6 +80,8 @@ class Writer:
         """Text, and how strongly it binds."""
         if isinstance(expr, Const):
             return constant(expr.value, expr.dtype), ATOM
+        if isinstance(expr, Symbol):
+            return self.sizes.text(expr.size), ATOM
         if isinstance(expr, Axis):
             text = self.axis(expr)
             return text, SUM if " " in text else ATOM

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from redfuser.codegen.gpu.emission.open_sizes import Sizes
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Const, Expr, Op, axes_of
+from redfuser.extents import Extent, divide, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Contract, Phase, Reduce, Statement, Stream
 
@@ -67,11 +69,13 @@ class Geometry:
         phase: whose grid and statements decide.
         warps: of the block; each takes its own rows of a matrix product.
         by_columns: whether each takes its own columns instead.
+        sizes: text of open sizes.
     """
 
     phase: Phase
     warps: int
     by_columns: bool = False
+    sizes: Sizes = field(default_factory=Sizes)
     least: dict[Axis, int] = field(default_factory=dict)
     reduced: set[Axis] = field(default_factory=set)
     streamed: dict[Axis, Span] = field(default_factory=dict)
@@ -108,7 +112,7 @@ class Geometry:
             Refused: a tile that isn't whole on chip would be mixed up with the next one.
         """
         extent = self.extent(axis, points)
-        if points < axis.extent and extent != points:
+        if points < most(axis.extent) and extent != points:
             text = "a tile must have a number of points that matrix products and reductions take"
             raise Refused("tile-size", text, f"{axis.name}:{points}, not {extent}")
         return Span(axis, points, extent, origin, stop, extent != points or not exact)
@@ -135,16 +139,16 @@ def single_tile(stream: Stream) -> bool:
     return (start, stop) == (0, stream.axis.extent) and stream.tile == stream.axis.extent
 
 
-def aligned(bound: Expr, tile: int, extent: int) -> bool:
+def aligned(bound: Expr, tile: int, extent: Extent) -> bool:
     """Whether a stream's bound is a multiple of its tile, or the end of its axis, whatever its axes are."""
     if isinstance(bound, Op) and bound.name in ("min", "max", "select"):
         return all(aligned(part, tile, extent) for part in bound.args[bound.name == "select" :])
     form = linear(bound)
     if not form.terms and form.constant == extent:
         return True
-    return form.constant % tile == 0 and all(_multiple(atom, c, tile) for atom, c in form.terms)
+    return divide(form.constant, tile) is not None and all(_multiple(atom, c, tile) for atom, c in form.terms)
 
 
-def _multiple(atom: Expr, coefficient: int, tile: int) -> bool:
+def _multiple(atom: Expr, coefficient: Extent, tile: int) -> bool:
     inner = isinstance(atom, Op) and atom.name in ("min", "max") and coefficient == 1
-    return coefficient % tile == 0 or (inner and all(aligned(part, tile, tile) for part in atom.children))
+    return divide(coefficient, tile) is not None or (inner and all(aligned(part, tile, tile) for part in atom.children))

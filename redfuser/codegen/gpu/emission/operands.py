@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Span
+from redfuser.codegen.gpu.emission.open_sizes import mappable
 from redfuser.codegen.gpu.emission.padding import same
 from redfuser.codegen.gpu.emission.precision import strip_casts
 from redfuser.codegen.refusal import Refused
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, axes_of, loads
+from redfuser.extents import Extent, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Map
 
@@ -100,9 +102,9 @@ def _memory_order(value: Load | None, over: Axis, other: Axis) -> tuple[Axis, Ax
     """The two axes as the tensor has them, so that neighbours stay neighbours."""
     steps: dict[Expr, int] = {over: 0, other: 0}
     if value is not None:
-        stride = 1
+        stride: Extent = 1
         for position, extent in zip(reversed(value.indices), reversed(value.tensor.shape), strict=True):
-            steps |= {atom: c * stride for atom, c in linear(position).terms if atom in steps}
+            steps |= {atom: most(c * stride) for atom, c in linear(position).terms if atom in steps}
             stride *= extent
     return (over, other) if steps[over] > steps[other] else (other, over)
 
@@ -119,6 +121,8 @@ def _region(block: Block, value: Load, order: tuple[Axis, ...], clean: Collectio
         order: axes of the tile, in the order wanted.
         clean: axes outside which the copy must give 0: only what leaves the tensor is filled so.
     """
+    if not mappable(value.tensor, numpy_dtype(value.tensor.dtype).itemsize):
+        return None
     seen: list[Axis] = []
     parts = []
     for position, length in zip(value.indices, value.tensor.shape, strict=True):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from redfuser.codegen.gpu.emission.geometry import single_tile, statements
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, loads, substitute
+from redfuser.extents import Extent, most
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 from redfuser.tile.strategies.reuse import rewrite
 
@@ -91,13 +92,13 @@ class _Stage:
         del self.tiles[stream.axis]
         return replace(stream, body=body)
 
-    def _tile(self, axis: Axis) -> int:
+    def _tile(self, axis: Axis) -> Extent:
         return self.tiles.get(axis, axis.extent)
 
     def _worth_keeping(self, node: Load) -> bool:
         """Values read at positions known in advance; single numbers aren't worth it."""
         plain = not any(loads(position) for position in node.indices)
-        return plain and any(self._tile(axis) > 1 for axis in axes_of(node))
+        return plain and any(most(self._tile(axis)) > 1 for axis in axes_of(node))
 
     def _buffer(self, node: Load) -> Buffer:
         axes = tuple(sorted(axes_of(node), key=self.order.index))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redfuser.codegen.gpu.emission.pairs import HELPERS
 from redfuser.expr import Tensor
+from redfuser.extents import Dim
 
 #: Names that a script uses itself.
 RESERVED = frozenset({"T", "tilelang", "range", "float", "int", *HELPERS, *keyword.kwlist})
@@ -30,6 +31,7 @@ class Script:
             range don't show.
         products: what matrix products are computed in, sorted: ``float16`` and the like on tensor cores, and of float32
             ``tf32``, ``3xtf32`` or, without tensor cores, ``ieee``.
+        sizes: dimensions that are known on the call only, by what they are called in the script.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Script:
     registers: int = 0
     fast: bool = False
     products: tuple[str, ...] = ()
+    sizes: Mapping[str, Dim] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text

@@ -16,6 +16,7 @@ from redfuser.codegen.gpu.emission.reductions import write_reduce
 from redfuser.codegen.gpu.emission.script import Lines
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Expr, Op, loads, number
+from redfuser.extents import divide, most
 from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
 
@@ -142,8 +143,9 @@ def _stream(block: Block, stream: Stream) -> None:
     for tensor in changed:
         block.padding.forget(tensor)
     around, block.lines = block.lines, Lines(block.lines.depth + 1)
-    exact = axis.extent % tile == 0 and not _overruns(stream)
-    block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, str(axis.extent), exact)
+    exact = divide(axis.extent, tile) is not None and not _overruns(stream)
+    stop = block.geometry.sizes.text(axis.extent)
+    block.geometry.streamed[axis] = block.geometry.tiled(axis, tile, origin, stop, exact)
     write_body(block, stream.body)
     del block.geometry.streamed[axis]
     body, block.lines = block.lines.lines, around
@@ -178,7 +180,8 @@ def _whole_count(stream: Stream) -> str:
 def _overruns(stream: Stream) -> bool:
     """Whether some segment runs beyond the end of the axis."""
     length = distance(stream)
-    return length is not None and length < stream.axis.extent and stream.axis.extent % length != 0
+    extent = stream.axis.extent
+    return length is not None and length < most(extent) and divide(extent, length) is None
 
 
 def _reads(statement: Statement, target: Buffer) -> bool:

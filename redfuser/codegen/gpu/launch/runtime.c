@@ -17,6 +17,7 @@
 #include <tvm/ffi/extra/c_env_api.h>
 
 enum { RF_MAX_DEVICES = 64, RF_MAX_ARGUMENTS = 256, RF_MAX_MAPS = 16, RF_DRIVER = 13000, RF_STATIC_SHARED = 48 * 1024 };
+enum { RF_MAX_DIMS = 64, RF_MAX_COUNTS = 256 };
 enum { RF_ATTRIBUTE_MAJOR = 75, RF_ATTRIBUTE_MINOR = 76, RF_ATTRIBUTE_SHARED = 97 };
 enum { RF_FUNCTION_SHARED = 8, RF_LAUNCH_CLUSTER = 4, RF_MAP_ALIGNMENT = 16 };
 
@@ -40,21 +41,31 @@ typedef struct rf_function { struct rf_function* next; uint64_t context; void* h
 typedef struct { rf_image* image; const char* name; _Atomic(rf_function*) functions; } rf_kernel;
 
 /* A program: kernels with everything known, launched one after another on the tensors of a call. */
+/* A count that follows from open dimensions stands as -1, -2… for the first, second… of those worked out on a call. */
 typedef struct { const char* name; uint8_t code, bits; int rank; int64_t shape[8]; } rf_tensor;
 typedef struct {
   int type, rank;
-  uint64_t shape[5], strides[4];
+  int64_t shape[5], strides[4];
   uint32_t box[5], steps[5];
   int interleave, swizzle, promotion, fill;
 } rf_map;
-typedef struct { int tensor; const rf_map* map; } rf_argument; /* no map: the tensor's address */
+typedef struct { int tensor; const rf_map* map; } rf_argument; /* no map: the tensor's address; negative: a count */
 typedef struct {
   rf_kernel* kernel;
-  unsigned grid[3], block[3], cluster[3], shared;
+  int64_t grid[3];
+  unsigned block[3], cluster[3], shared;
   int count;
   const rf_argument* arguments;
 } rf_step;
-typedef struct { const char* name; int tensor_count; const rf_tensor* tensors; int step_count; const rf_step* steps; } rf_program;
+typedef struct {
+  const char* name;
+  int tensor_count;
+  const rf_tensor* tensors;
+  int step_count;
+  const rf_step* steps;
+  int first_dim, dim_count; /* dimensions are passed before this tensor */
+  void (*work_out)(const int64_t* dims, int64_t* counts);
+} rf_program;
 
 static struct {
   int (*Init)(unsigned);

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from redfuser.codegen.gpu.value import Argument, GpuKernel, GpuProgram, TensorMap
+from redfuser.codegen.gpu.value import Argument, Count, GpuKernel, GpuProgram, TensorMap
 from redfuser.expr import Tensor
+from redfuser.extents import Dim, is_symbolic
 
 #: What a module's host code calls a kernel by. A prefix of ours, so that a symbol left over is noticed.
 PACKED_PREFIX = "rf_k_"
 
 #: What the runtime has room for: see ``runtime.c``.
-MAX_ARGUMENTS, MAX_MAPS, MAX_RANK = 256, 16, 8
+MAX_ARGUMENTS, MAX_MAPS, MAX_RANK, MAX_DIMS, MAX_COUNTS = 256, 16, 8, 64, 256
 
 #: DLPack's code of a type, and its bits.
 TypeCode = Callable[[str], tuple[int, int]]
@@ -74,13 +75,15 @@ def program_tables(programs: Sequence[GpuProgram], type_code: TypeCode) -> str:
     lines = [_images([kernel.arch for kernel in kernels])]
     lines += _array("rf_kernel", "rf_kernels", [_kernel(n, kernel.entry) for n, kernel in enumerate(kernels)])
     first = 0
+    rows = []
     for number, program in enumerate(programs):
-        lines += _program(number, program, first, type_code)
+        counts = Counts(program.dims)
+        lines += _program(number, program, first, type_code, counts)
+        lines += counts.function(f"rf_work_out_{number}")
+        steps = f"{len(program.kernels)}, rf_steps_{number}"
+        dims = f"{len(program.inputs)}, {len(program.dims)}, {f'rf_work_out_{number}' if program.dims else 'NULL'}"
+        rows.append(f'{{"{program.name}", {len(_tensors(program))}, rf_tensors_{number}, {steps}, {dims}}}')
         first += len(program.kernels)
-    rows = [
-        f'{{"{program.name}", {len(_tensors(program))}, rf_tensors_{n}, {len(program.kernels)}, rf_steps_{n}}}'
-        for n, program in enumerate(programs)
-    ]
     lines += [*_array("static const rf_program", "rf_programs", rows, own=True), '#include "programs.c"']
     lines += [f"RF_PROGRAM(__tvm_ffi_{program_symbol(p.name)}, {n})" for n, p in enumerate(programs)]
     return "\n".join([*lines, ""])
@@ -106,16 +109,53 @@ def _kernel(image: int, entry: str) -> str:
     return f'{{&rf_images[{image}], "{entry}", NULL}}'
 
 
-def _program(number: int, program: GpuProgram, first: int, type_code: TypeCode) -> list[str]:
+@dataclass
+class Counts:
+    """What follows from the open dimensions of a program, each once, in the order it was asked for.
+
+    Args:
+        dims: in the order in which they are passed.
+    """
+
+    dims: Sequence[Dim]
+    formulas: list[str] = field(default_factory=list)
+
+    def __call__(self, count: Count) -> int:
+        """What stands for a count in the tables: itself, or ``-1 - place`` among those worked out on a call.
+
+        Raises:
+            ValueError: the runtime has no room for more.
+        """
+        if isinstance(count, int):
+            return count
+        places = {dim.name: f"d[{place}]" for place, dim in enumerate(self.dims)}
+        formula = re.sub(r"[A-Za-z_]\w*", lambda name: places[name[0]], count)
+        if formula not in self.formulas:
+            self.formulas.append(formula)
+        if len(self.formulas) > MAX_COUNTS or len(self.dims) > MAX_DIMS:
+            raise ValueError("more follows from open dimensions than can be worked out")
+        return -1 - self.formulas.index(formula)
+
+    def function(self, name: str) -> list[str]:
+        """C that works them out; none without dimensions."""
+        if not self.dims:
+            return []
+        lines = [f"  v[{place}] = {formula};" for place, formula in enumerate(self.formulas)]
+        return [f"static void {name}(const int64_t* d, int64_t* v) {{", *lines, "}"]
+
+
+def _program(number: int, program: GpuProgram, first: int, type_code: TypeCode, counts: Counts) -> list[str]:
     tensors = _tensors(program)
     places = {tensor.name: place for place, tensor in enumerate(tensors)}
-    rows = [_tensor(tensor, type_code) for tensor in tensors]
+    places |= {dim.name: counts(dim.name) for dim in program.dims}
+    rows = [_tensor(tensor, type_code, counts) for tensor in tensors]
     lines = _array("static const rf_tensor", f"rf_tensors_{number}", rows, own=True)
     steps = []
     for k, kernel in enumerate(program.kernels):
         prefix = f"{number}_{k}"
-        lines += _arguments(prefix, kernel, places)
-        extents = ", ".join(_extents(values) for values in (kernel.grid, kernel.block, kernel.cluster))
+        lines += _arguments(prefix, kernel, places, counts)
+        grid = tuple(map(counts, kernel.grid))
+        extents = ", ".join(_extents(values) for values in (grid, kernel.block, kernel.cluster))
         launch = f"&rf_kernels[{first + k}], {extents}, {kernel.dynamic_shared}"
         steps.append(f"{{{launch}, {len(kernel.arguments)}, rf_arguments_{prefix}}}")
     return [*lines, *_array("static const rf_step", f"rf_steps_{number}", steps, own=True)]
@@ -125,18 +165,19 @@ def _tensors(program: GpuProgram) -> tuple[Tensor, ...]:
     return (*program.inputs, *program.outputs, *program.workspaces)
 
 
-def _tensor(tensor: Tensor, type_code: TypeCode) -> str:
+def _tensor(tensor: Tensor, type_code: TypeCode, counts: Counts) -> str:
     if len(tensor.shape) > MAX_RANK:
         raise ValueError(f"{tensor.name} has more than {MAX_RANK} dimensions")
     code, bits = type_code(tensor.dtype)
-    return f'{{"{tensor.name}", {code}, {bits}, {len(tensor.shape)}, {_extents(tensor.shape or (0,))}}}'
+    shape = [counts(str(extent) if is_symbolic(extent) else extent) for extent in tensor.shape]
+    return f'{{"{tensor.name}", {code}, {bits}, {len(shape)}, {_extents(shape or (0,))}}}'
 
 
-def _arguments(prefix: str, kernel: GpuKernel, places: Mapping[str, int]) -> list[str]:
+def _arguments(prefix: str, kernel: GpuKernel, places: Mapping[str, int], counts: Counts) -> list[str]:
     maps = [argument for argument in kernel.arguments if argument.tensor_map is not None]
     if len(kernel.arguments) > MAX_ARGUMENTS or len(maps) > MAX_MAPS:
         raise ValueError(f"{kernel.name} takes more arguments than can be passed")
-    described = [_map(argument.tensor_map) for argument in maps if argument.tensor_map is not None]
+    described = [_map(argument.tensor_map, counts) for argument in maps if argument.tensor_map is not None]
     lines = _array("static const rf_map", f"rf_maps_{prefix}", described, own=True) if maps else []
     rows = [_argument(prefix, argument, places, maps) for argument in kernel.arguments]
     return [*lines, *_array("static const rf_argument", f"rf_arguments_{prefix}", rows, own=True)]
@@ -147,8 +188,9 @@ def _argument(prefix: str, argument: Argument, places: Mapping[str, int], maps: 
     return f"{{{places[argument.tensor]}, {described}}}"
 
 
-def _map(described: TensorMap) -> str:
-    lists = (described.shape, described.strides or (0,), described.box, described.element_strides)
+def _map(described: TensorMap, counts: Counts) -> str:
+    shape, strides = (tuple(map(counts, listed)) for listed in (described.shape, described.strides))
+    lists = (shape, strides or (0,), described.box, described.element_strides)
     codes = (described.interleave, described.swizzle, described.l2_promotion, described.fill)
     fields = [f"{described.data_type}, {len(described.shape)}", *map(_extents, lists), *map(str, codes)]
     return f"{{{', '.join(fields)}}}"

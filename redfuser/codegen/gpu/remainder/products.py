@@ -6,22 +6,28 @@ a cascade of one reduction, so it goes the way of all cascades.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import tvm
 from tvm import relax, tirx
 
+from redfuser.binding import at_sizes
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.assemble import Assembler
 from redfuser.cascade.assembly.frontier import NotSeparable
 from redfuser.cascade.assembly.placement import NotPlaceable
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.graph import Graph
+from redfuser.cascade.reading.sizes import dims_of_module, extent_of, sizes_of_call
 from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
 from redfuser.codegen.backend import Kernel, MakeProduct
 from redfuser.codegen.gpu.product_schedule import product_shape
 from redfuser.codegen.gpu.remainder.flattening import flatten_rows
+from redfuser.codegen.gpu.schedule import sizes_to_suit
 from redfuser.expr import Tensor
+from redfuser.extents import Extent
 
 #: Types whose products tensor cores add up in float32, and those that they add up, or that are added to, in int32.
 FLOATS = frozenset({"float16", "bfloat16", "float32"})
@@ -59,44 +65,50 @@ def find_products(module: tvm.IRModule, make: MakeProduct) -> tuple[ProductCall,
     Args:
         module: element-wise operations are fused already.
     """
-    made: dict[str, Product | None] = {}
+    made: dict[tuple[Any, ...], Product | None] = {}
+    dims = dims_of_module(module)
     calls = []
     for block in module["main"].body.blocks:
         for binding in block.bindings:
             value = binding.value
             if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
                 continue
-            name = value.args[0].name_hint
-            if name not in made:
+            function = module[value.args[0]]
+            sizes = sizes_of_call(function, value, binding.var.struct_info, dims)
+            key = value.args[0].name_hint, *sizes.values()
+            if key not in made:
                 number = sum(product is not None for product in made.values())
-                made[name] = _make(module[value.args[0]], f"product_{number}", make)
-            product = made[name]
+                made[key] = _make(function, f"product_{number}", make, sizes)
+            product = made[key]
             if product is not None:
                 arguments = value.args[1].fields
                 calls.append(ProductCall(product, tuple(arguments[k] for k in product.order), binding.var))
     return tuple(calls)
 
 
-def _make(function: tirx.PrimFunc, name: str, make: MakeProduct) -> Product | None:
-    product = read_product(function)
+def _make(function: tirx.PrimFunc, name: str, make: MakeProduct, sizes: Mapping[tirx.Var, Extent]) -> Product | None:
+    product = read_product(function, sizes)
     kernel = make(product.cascade, name) if product is not None else None
     if product is None or kernel is None:
         return None
-    buffers = [function.buffer_map[p] for p in function.params]
+    buffers = [function.buffer_map[p] for p in function.params if p in function.buffer_map]
     names = [str(buffer.name) for buffer in buffers]
     order = tuple(map(names.index, product.inputs))
-    shapes = [tuple(int(extent) for extent in buffer.shape) for buffer in buffers]
+    shapes = [tuple(extent_of(extent, sizes) for extent in buffer.shape) for buffer in buffers]
     inputs = tuple(replace(t, shape=shapes[k]) for t, k in zip(kernel.program.inputs, order, strict=True))
     return Product(kernel, order, inputs, (replace(kernel.program.outputs[0], shape=shapes[-1]),))
 
 
-def read_product(function: tirx.PrimFunc) -> Canonical | None:
+def read_product(function: tirx.PrimFunc, sizes: Mapping[tirx.Var, Extent] | None = None) -> Canonical | None:
     """The cascade of one matrix product that a PrimFunc is, epilogue included; ``None`` if it is anything else.
 
     Axes of its rows that lie one after another are one.
+
+    Args:
+        sizes: what its variables for sizes stand for.
     """
     try:
-        fragment = extract_primfunc(function)
+        fragment = extract_primfunc(function, sizes)
     except NotExtractable:
         return None
     *inputs, output = fragment.parameters
@@ -116,6 +128,8 @@ def read_product(function: tirx.PrimFunc) -> Canonical | None:
     if len(cascade.reductions) != 1 or cascade.producers or cascade.epilogues:
         return None
     cascade = flatten_rows(cascade)
-    if product_shape(cascade) is None or [o.tensor.name for o in cascade.outputs] != [output.name]:
+    if product_shape(at_sizes(cascade, sizes_to_suit(cascade))) is None or [o.tensor.name for o in cascade.outputs] != [
+        output.name
+    ]:
         return None
     return canonicalise(cascade)

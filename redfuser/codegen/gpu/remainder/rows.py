@@ -5,6 +5,7 @@ TVM's own rules spread sums over threads; other reductions get one thread a row 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tvm import s_tir, tirx
@@ -31,9 +32,8 @@ class Rows(dlight.base.ScheduleRule):
             return None
         if isinstance(schedule.get(block.block_rv).init, tirx.For):
             return None  # a list, into which one thread inserts: TVM can't share it out
-        rows = prod(int(axis.dom) for axis in block.iters if axis.kind == "S")
-        points = prod(int(axis.dom) for axis in block.iters if axis.kind == "R")
-        if points < LEAST_POINTS or rows > MOST_ROWS:
+        rows, points = (_known([axis.dom for axis in block.iters if axis.kind == kind]) for kind in "SR")
+        if (points or LEAST_POINTS) < LEAST_POINTS or (rows or 0) > MOST_ROWS:
             return None
         kinds = zip(schedule.get_loops(block.block_rv), block.dom_kind(), strict=True)
         loops: dict[str, list] = {"S": [], "R": []}
@@ -41,7 +41,7 @@ class Rows(dlight.base.ScheduleRule):
             loops[kind].append(loop)
         spatial = loops["S"] or [schedule.add_unit_loop(block.block_rv)]
         schedule.reorder(*spatial, *loops["R"])
-        threads = min(MOST_THREADS, 1 << (points.bit_length() - 1))
+        threads = min(MOST_THREADS, 1 << (points.bit_length() - 1)) if points else MOST_THREADS
         _, thread = schedule.split(schedule.fuse(*loops["R"]), factors=[None, threads])
         row = schedule.fuse(*spatial)
         schedule.bind(row, "blockIdx.x")
@@ -50,3 +50,8 @@ class Rows(dlight.base.ScheduleRule):
             schedule.reverse_compute_at(after[0].block_rv, row)
             schedule.set_scope(block.block_rv, 0, "shared")
         return schedule
+
+
+def _known(extents: Sequence[tirx.PrimExpr]) -> int | None:
+    """Their product; None where one is known on the call only."""
+    return prod(map(int, extents)) if all(isinstance(extent, int | tirx.IntImm) for extent in extents) else None

@@ -41,7 +41,8 @@ def schedule_function(function: tirx.PrimFunc, machine: tvm.target.Target) -> tu
         "general-reduction": dlight.gpu.GeneralReduction(),
         "fallback": dlight.gpu.Fallback(),
     }
-    if all(extent == 1 for extent in function.buffer_map[function.params[-1]].shape):
+    *_, output = (function.buffer_map[p] for p in function.params if p in function.buffer_map)
+    if all(isinstance(extent, tirx.IntImm) and extent.value == 1 for extent in output.shape):
         del rules["general-reduction"]  # it would launch a kernel for every point
     wide = start_finite(accumulate_wide(function))
     for name, rule in rules.items():

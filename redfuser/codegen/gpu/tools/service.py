@@ -23,6 +23,9 @@ _GRID, _BLOCK, _CLUSTER = (
 )
 _SHARED = "tirx.use_dyn_shared_memory"
 
+#: Arithmetic of sizes, none of which is negative.
+_SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "/", "Div": "/"}
+
 
 def main() -> None:
     """Serve until stdin ends."""
@@ -100,7 +103,7 @@ def lower(function: Any, arch: str) -> dict[str, Any]:
 
 
 def host_calls(tvm: Any, module: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Calls of packed functions in program order: variables by name, integers as they are."""
+    """Calls of packed functions in program order: variables by name, integers as they are, sizes as formulas."""
     found: list[tuple[str, list[Any]]] = []
 
     def visit(node: Any) -> None:
@@ -113,7 +116,23 @@ def host_calls(tvm: Any, module: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _plain(argument: Any) -> str | int:
-    return int(argument.value) if hasattr(argument, "value") else str(argument.name)
+    return int(argument.value) if type(argument).__name__ == "IntImm" else _formula(argument)
+
+
+def _formula(value: Any) -> str:
+    """An integer expression as :data:`redfuser.codegen.gpu.value.Count` has it; other values by name.
+
+    Raises:
+        ValueError: it isn't made of sums, products and quotients.
+    """
+    kind = type(value).__name__
+    if kind == "Cast":
+        return _formula(value.value)
+    if kind in _SIGNS:
+        return f"({_formula(value.a)} {_SIGNS[kind]} {_formula(value.b)})"
+    if kind in ("IntImm", "Var", "SizeVar"):
+        return str(value.value if kind == "IntImm" else value.name)
+    raise ValueError(f"a launch follows from its sizes by {value}")
 
 
 def tensor_map(arguments: list[Any]) -> dict[str, Any]:

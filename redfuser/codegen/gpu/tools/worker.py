@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.tools.toolkit import MEND
-from redfuser.codegen.gpu.value import TensorMap
+from redfuser.codegen.gpu.value import Count, TensorMap
 from redfuser.codegen.refusal import Refused
 from redfuser.errors import MissingToolError
 from redfuser.records import decode
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LoweredArgument:
-    """An argument of a kernel: a parameter of the script, as it is or described by a tensor map."""
+    """An argument of a kernel: a parameter or an open size of the script, as it is or described by a tensor map."""
 
     parameter: str
     tensor_map: TensorMap | None = None
@@ -53,7 +53,7 @@ class Lowered:
     source: str
     entry: str
     arguments: tuple[LoweredArgument, ...]
-    grid: tuple[int, ...]
+    grid: tuple[Count, ...]
     block: tuple[int, ...]
     cluster: tuple[int, ...]
     dynamic_shared: int

@@ -4,6 +4,7 @@
 
 int cuMemAlloc_v2(void**, size_t);
 int cuMemFree_v2(void*);
+int cuMemGetInfo_v2(size_t*, size_t*);
 int cuDeviceGetAttribute(int*, int, int);
 int cuDevicePrimaryCtxRetain(void**, int);
 int cuCtxSetCurrent(void*);
@@ -31,7 +32,7 @@ int cudaMalloc(void** address, size_t size) { cudaSetDevice(device); return cuMe
 int cudaFree(void* address) { return cuMemFree_v2(address); }
 int cudaMallocHost(void** address, size_t size) { return (*address = malloc(size)) ? 0 : 2; }
 int cudaFreeHost(void* address) { free(address); return 0; }
-int cudaMemGetInfo(size_t* unused, size_t* total) { *unused = *total = (size_t)1 << 34; return 0; }
+int cudaMemGetInfo(size_t* unused, size_t* total) { return cuMemGetInfo_v2(unused, total); }
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, void* stream) { (void)kind; (void)stream; memcpy(to, from, size); return 0; }
 int cudaMemcpyPeerAsync(void* to, int there, const void* from, int here, size_t size, void* stream) { (void)there; (void)here; return cudaMemcpyAsync(to, from, size, 0, stream); }
 

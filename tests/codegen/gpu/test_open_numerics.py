@@ -1,0 +1,98 @@
+"""Kernels that take open dimensions, run by the emulator at many sizes, against the interpreter in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from redfuser.accuracy import compare
+from redfuser.algebra import derive
+from redfuser.binding import at_sizes
+from redfuser.cascade.model import Cascade
+from redfuser.codegen.gpu import Builder, GpuProgram, Refused
+from redfuser.codegen.gpu.schedule import candidates
+from redfuser.codegen.gpu.value import Argument, Count, GpuKernel
+from redfuser.extents import Dim, size_of
+from redfuser.tile import TileProgram, build, interpret, verify
+from redfuser.tile.concrete import program_at
+from tests.codegen.gpu.programs import Attention, gpu, random_inputs, softmax
+from tests.emulator.emulator import poisoned, run_program
+from tests.emulator.library import needs_compiler
+
+pytestmark = [pytest.mark.slow, needs_compiler]
+
+BATCH, LENGTH = size_of(Dim("batch", 1, 4096)), size_of(Dim("length", 1, 512))
+
+#: One, tiles and their neighbours, several tiles.
+LENGTHS = (1, 63, 64, 65, 127, 128, 129, 300)
+
+CASCADES = {
+    "softmax-of-open-rows": softmax(BATCH, 300, "float16"),
+    "softmax-of-an-open-axis": softmax(BATCH, LENGTH, "float16"),
+    "softmax-in-float32": softmax(BATCH, LENGTH, "float32"),
+    "attention": Attention(heads=2, groups=2, q_len=LENGTH, kv_len=LENGTH, mask="bool").cascade(),
+    "attention-of-open-rows": Attention(q_len=LENGTH, kv_len=200, mask="bool").cascade(),
+    "attention-causal": Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(),
+    "attention-in-float32": Attention("float32", q_len=LENGTH, kv_len=LENGTH, dim=32, v_dim=32, mask="bool").cascade(),
+}
+
+
+def built(builder: Builder, cascade: Cascade, target: str) -> tuple[TileProgram, GpuProgram]:
+    """The first schedule that fits, for every size."""
+    derivation = derive(cascade)
+    for schedule in candidates(cascade, derivation, gpu(target)):
+        program = build(cascade, derivation, schedule)
+        verify(program)
+        try:
+            return program, builder.build(program, gpu(target))
+        except Refused as refused:
+            reason = refused
+    raise reason
+
+
+def kernels_at(program: GpuProgram, sizes: Mapping[str, int]) -> GpuProgram:
+    """The program as the launcher launches it for these sizes."""
+
+    def number(count: Count) -> int:
+        return count if isinstance(count, int) else int(eval(count.replace("/", "//"), {}, dict(sizes)))
+
+    def argument(given: Argument) -> Argument:
+        described = given.tensor_map
+        if described is None:
+            return given
+        shape, strides = (tuple(map(number, counts)) for counts in (described.shape, described.strides))
+        return replace(given, tensor_map=replace(described, shape=shape, strides=strides))
+
+    def kernel(given: GpuKernel) -> GpuKernel:
+        return replace(given, grid=tuple(map(number, given.grid)), arguments=tuple(map(argument, given.arguments)))
+
+    return replace(at_sizes(program, sizes), kernels=tuple(map(kernel, program.kernels)))
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize("name", CASCADES)
+def test_one_kernel_is_right_at_every_size(name: str, target: str, builder: Builder) -> None:
+    program, kernels = built(builder, CASCADES[name], target)
+    assert len(kernels.kernels) == 1 and kernels.dims, "one kernel for all sizes"
+    for length in LENGTHS:
+        sizes = {"batch": 3, "length": length}
+        known = program_at(program, sizes)
+        inputs = random_inputs(at_sizes(CASCADES[name], sizes), length)
+        outputs = {tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in known.outputs}
+        given = {dim.name: np.array(sizes[dim.name], "int32") for dim in kernels.dims}
+        run_program(kernels_at(kernels, sizes), {**inputs, **outputs, **given})
+        exact, rounded = interpret(known, inputs, "float64"), interpret(known, inputs)
+        for tensor in known.outputs:
+            rule = "tf32" if tensor.dtype == "float32" else tensor.dtype
+            accuracy = compare(outputs[tensor.name], exact[tensor.name], rounded[tensor.name], rule)
+            assert accuracy.passed, f"{tensor.name} at {sizes}: {accuracy}"
+
+
+def test_copies_by_tensor_map_follow_the_sizes(builder: Builder) -> None:
+    [kernel] = built(builder, CASCADES["attention"], "h800")[1].kernels
+    maps = {a.tensor: a.tensor_map for a in kernel.arguments if a.tensor_map is not None}
+    assert maps.keys() == {"q", "k", "v"}, "rows of the mask begin anywhere"
+    assert maps["k"].shape == (64, "length", 1, 1) and kernel.grid == ("((length + 127) / 128)", 2, 1)

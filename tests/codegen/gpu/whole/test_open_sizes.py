@@ -1,0 +1,94 @@
+"""A model of open batch and length for a GPU: one artifact, at many sizes on a driver that records and computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+import redfuser as library
+from models.tiny_bert import BertShape, tiny_bert
+from redfuser.errors import DynamicShapeError
+from redfuser.signature import DimRange
+from tests.codegen.gpu.whole.recording import Recorder
+from tests.emulator.artifact import emulating, sources_of
+from tests.emulator.library import needs_compiler
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toolchain")]
+
+BERT = BertShape(length=200, symbolic=True, layers=1)
+CAPABILITY = {"h800": 90, "a10": 86}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bert") / "bert.onnx"
+    onnx.save(tiny_bert(BERT), path)
+    return path
+
+
+@pytest.fixture(scope="module", params=CAPABILITY)
+def artifact(bert: Path, request: pytest.FixtureRequest) -> tuple[Path, int]:
+    """The artifact for a target, and the target's compute capability."""
+    output = bert.with_name(request.param)
+    library.compile(bert, target=request.param, output=output, dims={"batch": DimRange(1, 5)}, strict=True)
+    return output, CAPABILITY[request.param]
+
+
+def test_everything_is_fused_and_every_product_is_a_kernel(artifact: tuple[Path, int]) -> None:
+    report = json.loads((artifact[0] / "report.json").read_text())
+    assert {entry["verdict"] for entry in report["cascades"]} == {"fused"}
+    assert len(report["products"]) >= 3 and all(entry["strategy"] for entry in report["products"])
+
+
+@needs_compiler
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (1, 63), (2, 64), (3, 65), (1, 127), (1, 129), (5, 37)])
+def test_it_computes_the_model_at_every_size(
+    batch: int, length: int, artifact: tuple[Path, int], bert: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    output, capability = artifact
+    emulator = emulating(sources_of(output), recorder, tmp_path / "emulation")
+    sizes = ("--dim", f"batch={batch}", "--dim", f"length={length}")
+    done = emulator.redfuser("verify", output, "--model", bert, "--device", "cuda", *sizes, capability=capability)
+    assert done.code == 0 and "PASSED" in done.output, done.output
+    assert f"batch={batch}, length={length}" in done.output
+    rows = [event["grid"] for event in done.of("launch") if event["kernel"].startswith("attention_0")]
+    assert rows and all(-(-length // 128) in grid or -(-length // 64) in grid for grid in rows)
+
+
+#: Runs an artifact at many lengths; prints the memory of the device that is in use after each call.
+MANY = """
+import sys, numpy
+import redfuser
+from redfuser.artifact import kept
+kept.KEPT_BYTES = 1 << 20
+model = redfuser.load(sys.argv[1])
+for length in range(1, 150):
+    model({spec.name: numpy.ones((2, length), spec.dtype) for spec in model.inputs})
+    print(kept.device_bytes(model.device))
+"""
+
+
+def test_many_sizes_take_bounded_memory(artifact: tuple[Path, int], recorder: Recorder) -> None:
+    output, capability = artifact
+    done = recorder.run("-c", MANY, str(output), capability=capability)
+    used = list(map(int, done.output.split()))
+    assert len(used) == 149 and max(used) < used[0] + (4 << 20), done.output
+
+
+def test_sizes_out_of_range_are_refused(artifact: tuple[Path, int], recorder: Recorder) -> None:
+    output, capability = artifact
+    done = recorder.redfuser("run", output, "--dim", "batch=6", "--device", "cuda", capability=capability)
+    assert done.code == 2 and "the module takes 1 to 5" in done.output and not done.of("launch")
+
+
+def test_a_bundle_wants_sizes(bert: Path, tmp_path: Path) -> None:
+    from redfuser.driver import bundle_model
+    from redfuser.options import CompileOptions, Silent
+    from redfuser.targets import load_target
+
+    with pytest.raises(DynamicShapeError, match="'batch', 'length' of the model is open") as caught:
+        bundle_model(bert, CompileOptions(load_target("h800")), tmp_path / "bundle", Silent())
+    assert caught.value.hint == "give --dim batch=N --dim length=N"
