@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("tvm")
 
-from tvm import relax
+from tvm import relax, tirx
 
 from redfuser.accuracy import compare
 from redfuser.algebra import derive
@@ -21,6 +21,7 @@ from redfuser.codegen.gpu import Builder
 from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
 from redfuser.codegen.gpu.remainder.products import find_products, read_product
 from redfuser.codegen.gpu.tools.toolchain import Toolchain
+from redfuser.extents import Dim, size_of
 from redfuser.frontend.converters.bytes import integer_product
 from redfuser.options import Fp32
 from redfuser.tile import Schedule, build, interpret, verify
@@ -48,6 +49,20 @@ def cascade(rows: Shape, inner: int, columns: int, dtype: str) -> Cascade:
     found = read_product(last_function(given, lambda: layer(*given)))
     assert found is not None
     return widen(found.cascade)
+
+
+def test_open_rows_that_lie_one_after_another_are_one_axis() -> None:
+    sizes = {name: size_of(Dim(name, 1, 512)) for name in ("batch", "length")}
+    variables = {name: tirx.Var(name, "int64") for name in sizes}
+    x = relax.Var("x", relax.TensorStructInfo([*variables.values(), 48], "float16"))
+    w = var("w", (48, 32), "float16")
+    function = last_function([x, w], lambda: relax.op.matmul(x, w))
+    own = [extent for extent in function.buffer_map[function.params[0]].shape if isinstance(extent, tirx.Var)]
+    found = read_product(function, dict(zip(own, sizes.values(), strict=True)))
+    rows = sizes["batch"] * sizes["length"]
+    assert found is not None and found.cascade.rows[0].extent == rows
+    assert [tensor.shape for tensor in found.cascade.inputs] == [(rows, 48), (48, 32)]
+    assert read_product(function) is None, "sizes that nobody tells"
 
 
 def test_a_product_is_read_with_what_follows_it() -> None:

@@ -61,6 +61,15 @@ def test_each_function_gets_the_rule_that_fits(rule: str, shape: tuple[int, ...]
     assert scheduled.attrs["tirx.is_scheduled"]
 
 
+@pytest.mark.parametrize("open_axis", [0, 1])
+def test_extrema_of_open_size_share_out_a_row(open_axis: int) -> None:
+    shape = [8, 300]
+    shape[open_axis] = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    chosen, scheduled = schedule_function(last_function([x], lambda: relax.op.max(x, axis=[1])), MACHINE)
+    assert chosen == "rows" and "threadIdx.x" in scheduled.script()
+
+
 def test_what_no_rule_can_take_runs_in_one_thread() -> None:
     @T.prim_func(private=True, s_tir=True)
     def chain(x: T.Buffer((8,), "float32"), y: T.Buffer((8,), "float32")) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
 import redfuser as library
+from models.builder import Builder, weights
 from models.tiny_bert import BertShape, tiny_bert
 from redfuser.errors import DynamicShapeError
 from redfuser.signature import DimRange
@@ -82,6 +84,30 @@ def test_sizes_out_of_range_are_refused(artifact: tuple[Path, int], recorder: Re
     output, capability = artifact
     done = recorder.redfuser("run", output, "--dim", "batch=6", "--device", "cuda", capability=capability)
     assert done.code == 2 and "the module takes 1 to 5" in done.output and not done.of("launch")
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", CAPABILITY)
+def test_what_is_not_fused_is_right_at_every_size(target: str, recorder: Recorder, tmp_path: Path) -> None:
+    build, generator = Builder("mixed"), np.random.RandomState(0)
+    x = build.input("x", ("n", 40))
+    product = build.node("MatMul", x, build.constant(weights(generator, 40, 48)))
+    build.output(build.node("Relu", product), ("n", 48), name="product")
+    build.output(build.node("MatMul", build.node("Transpose", x, perm=[1, 0]), x), (40, 40), name="along")
+    build.output(build.node("ReduceMax", x, build.constant([0]), keepdims=0), (40,), name="columns")
+    build.output(build.node("ReduceMin", x, build.constant([1]), keepdims=0), ("n",), name="rows")
+    build.output(build.node("ReduceMax", x, keepdims=0), (), name="largest")
+    build.output(build.node("ReduceSum", x, build.constant([0]), keepdims=0), (40,), name="sums")
+    build.output(build.node("Softmax", build.node("Transpose", x, perm=[1, 0]), axis=1), (40, "n"), name="softmax")
+    onnx.save(build.model(), tmp_path / "mixed.onnx")
+    output = tmp_path / "out"
+    artifact = library.compile(tmp_path / "mixed.onnx", target=target, output=output, dims={"n": DimRange(1, 3000)})
+    assert artifact.report.fused
+    emulator = emulating(sources_of(output), recorder, tmp_path / "emulation")
+    for size in (1, 5, 64, 257, 1030):
+        given = ("--model", tmp_path / "mixed.onnx", "--device", "cuda", "--dim", f"n={size}")
+        done = emulator.redfuser("verify", output, *given, capability=CAPABILITY[target])
+        assert done.code == 0 and "PASSED" in done.output, done.output
 
 
 def test_a_bundle_wants_sizes(bert: Path, tmp_path: Path) -> None:
