@@ -39,14 +39,17 @@ def elementwise(value: Callable[..., Expr], points: int, *dtypes: str, out: str 
     return program
 
 
-def run(program: TileProgram, inputs: Mapping[str, Array], device: str = "cpu") -> dict[str, Array]:
+def run(program: TileProgram, inputs: Mapping[str, Array], device: str | CpuTarget = "cpu") -> dict[str, Array]:
     """The outputs of the compiled program by name."""
-    kernel = compile_kernel(generate(program, target(device)), target(device), len(program.outputs))
+    device = target(device) if isinstance(device, str) else device
+    kernel = compile_kernel(generate(program, device), device, len(program.outputs))
     results = kernel(*(np.asarray(inputs[tensor.name]) for tensor in program.inputs))
     return {tensor.name: result for tensor, result in zip(program.outputs, results, strict=True)}
 
 
-def assert_matches(program: TileProgram, inputs: Mapping[str, Array], device: str = "cpu") -> dict[str, Array]:
+def assert_matches(
+    program: TileProgram, inputs: Mapping[str, Array], device: str | CpuTarget = "cpu"
+) -> dict[str, Array]:
     """The compiled program meets the accuracy rule against the interpreter; gives its outputs."""
     results = run(program, inputs, device)
     exact, rounded = interpret(program, inputs, "float64"), interpret(program, inputs)

@@ -100,16 +100,22 @@ def decoding(device: CpuTarget, queries: int = 1, dim: int = 16, v_dim: int = 16
 
 
 def test_decoding_brings_values_while_it_reads_keys_and_the_next_keys_while_it_reads_values() -> None:
-    assert decoding(small_caches()) == {("k", 0, 2), ("v", 0, 2)}
+    assert decoding(replace(small_caches(), l3_kb=63)) == {("k", 0, 2), ("v", 0, 2)}
 
 
-def test_matrices_are_not_prefetched_that_fit_the_cache_or_are_multiplied_or_have_rows_of_other_lengths() -> None:
-    assert not decoding(target("cpu-avx2"))
-    assert not decoding(small_caches(), queries=18)
-    assert not decoding(small_caches(), v_dim=24)
+def test_matrices_are_not_prefetched_that_fit_the_last_cache_or_are_multiplied_or_have_rows_of_other_lengths() -> None:
+    """Keys and values of both groups are 64 KiB."""
+    device = replace(small_caches(), l3_kb=63)
+    assert decoding(device)
+    assert not decoding(replace(device, l3_kb=64))
+    assert not decoding(device, queries=18)
+    assert not decoding(device, v_dim=24)
 
 
 @pytest.mark.parametrize("keys", [33, 8000, 8192])
 def test_prefetching_matrices_changes_nothing(keys: int) -> None:
     attention = Attention(groups=2, q_len=1, kv_len=keys, dim=48, v_dim=48)
-    assert_matches(program(attention.cascade(), "single-segment", j=64), attention.inputs())
+    made = program(attention.cascade(), "single-segment", j=64)
+    device = replace(target("cpu"), l3_kb=0)
+    assert prefetches(generate(made, device).body)
+    assert_matches(made, attention.inputs(), device)
