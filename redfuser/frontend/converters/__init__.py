@@ -43,6 +43,7 @@ from redfuser.frontend.converters.reductions import (
     CONVERT_REDUCE_MIN,
     convert_reduce_log_sum_exp,
     keep_map,
+    of_integers,
 )
 from redfuser.frontend.converters.selection import (
     CONVERT_ARG_MAX,
@@ -88,7 +89,7 @@ CONVERTERS: dict[str, Converter] = {
     "QLinearMatMul": convert_q_linear_mat_mul,
     "QuantizeLinear": convert_quantize,
     "RMSNormalization": convert_rms_norm,
-    "ReduceLogSumExp": convert_reduce_log_sum_exp,
+    "ReduceLogSumExp": of_integers(convert_reduce_log_sum_exp),
     "ReduceMax": CONVERT_REDUCE_MAX,
     "ReduceMean": CONVERT_REDUCE_MEAN,
     "ReduceMin": CONVERT_REDUCE_MIN,
@@ -102,8 +103,8 @@ CONVERTERS: dict[str, Converter] = {
 _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "Cast": lambda stock: convert_cast(convert_small_cast(stock)),
     "ReduceL1": keep_map(relax.op.abs),
-    "ReduceL2": keep_map(relax.op.abs),
-    "ReduceLogSum": keep_map(relax.op.log),
+    "ReduceL2": lambda stock: of_integers(keep_map(relax.op.abs)(stock)),
+    "ReduceLogSum": lambda stock: of_integers(keep_map(relax.op.log)(stock)),
     "ReduceSumSquare": keep_map(lambda x: relax.op.multiply(x, x)),
     "Slice": convert_slice,
     "Unsqueeze": convert_unsqueeze,

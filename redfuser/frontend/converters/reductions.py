@@ -1,4 +1,4 @@
-"""Reductions: means of integers, extrema without the stock chain that looks for NaN, and log-sum-exp of infinities."""
+"""Reductions: of integers, extrema without the stock chain that looks for NaN, and log-sum-exp of infinities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from redfuser.frontend.converters.common import (
     extents_of,
     optional,
     rank_of,
-    shape_of,
 )
 
 
@@ -46,6 +45,23 @@ def keep_map(operation: Callable[[relax.Expr], relax.Expr]) -> Callable[[Convert
         return convert
 
     return adapt
+
+
+def of_integers(convert: Converter) -> Converter:
+    """For a reduction with a root or a logarithm: integers in float64, the result rounded towards zero.
+
+    ONNX leaves the precision open; its reference implementation and ONNX Runtime do the same.
+    """
+
+    def whole(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr | Sequence[relax.Expr]:
+        data, *axes = inputs
+        kind = dtype_of(data)
+        if "int" not in kind:
+            return convert(bb, inputs, attributes)
+        real = convert(bb, [bb.emit(R.astype(data, "float64")), *axes], attributes)
+        return R.astype(bb.normalize(real), kind)
+
+    return whole
 
 
 def _reduction(reduce: Callable[..., relax.Expr]) -> Converter:
@@ -87,8 +103,9 @@ def _mean(data: relax.Expr, axes: list[int] | None, keep: bool) -> relax.Expr:
         return R.multiply(nothing, relax.const(math.nan, dtype_of(data))) if floats else nothing
     if floats:
         return R.mean(data, axes, keep)
-    count = math.prod(shape_of(data)[axis] for axis in (range(len(shape)) if axes is None else axes))
-    return R.divide(R.sum(data, axes, keep), relax.const(count, dtype_of(data)))
+    if all(isinstance(extent, int) for extent in reduced):
+        return R.divide(R.sum(data, axes, keep), relax.const(math.prod(reduced), dtype_of(data)))
+    return R.divide(R.sum(data, axes, keep), R.sum(R.ones_like(data), axes, keep))
 
 
 CONVERT_REDUCE_MEAN = _reduction(_mean)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from redfuser.frontend import lower
 from redfuser.oracle import run_float64
 from tests.frontend.converters.checking import RNG, check, normal
-from tests.frontend.running import loaded, lower_and_run, single
+from tests.frontend.running import graph_of, loaded, lower_and_run, single
 
 NAN, INF = math.nan, math.inf
 
@@ -52,6 +54,33 @@ def test_extrema_without_axes() -> None:
 def test_means_of_integers(dtype: type) -> None:
     x = np.array([[1, 2, 4], [7, 8, 9]], dtype)
     check(single("ReduceMean", {"x": x}, {"axes": np.array([1])}), {"x": x})
+
+
+def test_means_of_integers_over_an_open_axis() -> None:
+    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], name="node")
+    proto = graph_of([node], {"x": (TensorProto.INT32, ["n", 3])}, ["y"], {"axes": np.array([0])})
+    x = RNG.integers(-99, 99, (7, 3), np.int32)
+    np.testing.assert_array_equal(lower_and_run(proto, {"x": x})[0], np.trunc(x.mean(0, keepdims=True)))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+@pytest.mark.parametrize(
+    ("operator", "exact"),
+    [
+        ("ReduceL2", lambda x: np.sqrt((x**2).sum(1, keepdims=True))),
+        ("ReduceLogSum", lambda x: np.log(x.sum(1, keepdims=True))),
+        ("ReduceLogSumExp", lambda x: np.log(np.exp(x).sum(1, keepdims=True))),
+    ],
+)
+def test_roots_and_logarithms_of_integers_round_towards_zero(
+    operator: str, exact: Callable[[np.ndarray], np.ndarray], dtype: type
+) -> None:
+    x = np.array([[3, 4, 5, 7], [1, 2, 9, 11], [2, 2, 2, 1], [0, 60, 0, 63]], dtype)
+    if np.issubdtype(dtype, np.signedinteger) and operator != "ReduceLogSum":
+        x[:, 0] *= -1
+    (got,) = lower_and_run(single(operator, {"x": x}, {"axes": np.array([1])}), {"x": x})
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, np.trunc(exact(x.astype(np.float64))))
 
 
 @pytest.mark.parametrize("given", [True, False])
