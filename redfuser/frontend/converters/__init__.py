@@ -11,6 +11,7 @@ from redfuser.frontend.converters.elementwise import (
     CONVERT_MAX,
     CONVERT_MIN,
     convert_clip,
+    convert_equal,
     convert_is_inf,
     convert_pow,
     convert_prelu,
@@ -102,6 +103,7 @@ CONVERTERS: dict[str, Converter] = {
 #: Converters that leave common uses to TVM's own.
 _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "Cast": lambda stock: convert_cast(convert_small_cast(stock)),
+    "Equal": convert_equal,
     "ReduceL1": keep_map(relax.op.abs),
     "ReduceL2": lambda stock: of_integers(keep_map(relax.op.abs)(stock)),
     "ReduceLogSum": lambda stock: of_integers(keep_map(relax.op.log)(stock)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.relax import op as R
@@ -13,6 +14,7 @@ from redfuser.frontend.converters.common import (
     Attributes,
     Converter,
     Inputs,
+    cast,
     dtype_of,
     extents_of,
     optional,
@@ -107,6 +109,16 @@ def convert_thresholded_relu(bb: relax.BlockBuilder, inputs: Inputs, attributes:
     data = inputs[0]
     above = bb.emit(R.greater(data, relax.const(attributes.get("alpha", 1.0), dtype_of(data))))
     return R.where(above, data, relax.const(0, dtype_of(data)))
+
+
+def convert_equal(stock: Converter) -> Converter:
+    """Equal; truth values are compared as bytes: LLVM's code generator would compare them as floating-point numbers."""
+
+    def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Any:
+        operands = [cast(bb, value, "int8") if dtype_of(value) == "bool" else value for value in inputs[:2]]
+        return stock(bb, operands, attributes)
+
+    return convert
 
 
 def convert_pow(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:

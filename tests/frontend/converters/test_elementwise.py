@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from redfuser.frontend import lower
-from tests.frontend.converters.checking import check, normal
+from tests.frontend.converters.checking import RNG, check, normal
 from tests.frontend.running import loaded, lower_and_run, run, single
 
 NAN, INF = math.nan, math.inf
@@ -30,6 +30,16 @@ def test_infinities_of_either_sign() -> None:
     x = np.array([INF, -INF, NAN, 1], np.float32)
     for attributes in ({}, {"detect_negative": 0}, {"detect_positive": 0}):
         check(single("IsInf", {"x": x}, opset=20, **attributes), {"x": x})
+
+
+@pytest.mark.parametrize("length", [1, 37])
+def test_truth_values_that_are_equal(length: int) -> None:
+    """As Speech2Text's masks are, to a constant; other types are compared as they are."""
+    x, y = RNG.random((2, 3, length)) < 0.5
+    check(single("Equal", {"x": x, "y": y}), {"x": x, "y": y})
+    check(single("Equal", {"x": x}, {"true": np.array(True)}), {"x": x})
+    numbers = np.array([1, NAN, INF], np.float32)
+    assert lower_and_run(single("Equal", {"x": numbers}, {"y": numbers}), {"x": numbers})[0].tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("exponent", [np.float32(2), np.float32(3), np.float32(0.5), np.int64(3)])
