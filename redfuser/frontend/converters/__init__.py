@@ -46,6 +46,7 @@ from redfuser.frontend.converters.reductions import (
     keep_map,
     of_integers,
 )
+from redfuser.frontend.converters.scatter import convert_scatter_elements, convert_scatter_nd
 from redfuser.frontend.converters.selection import (
     CONVERT_ARG_MAX,
     CONVERT_ARG_MIN,
@@ -108,6 +109,8 @@ _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "ReduceL2": lambda stock: of_integers(keep_map(relax.op.abs)(stock)),
     "ReduceLogSum": lambda stock: of_integers(keep_map(relax.op.log)(stock)),
     "ReduceSumSquare": keep_map(lambda x: relax.op.multiply(x, x)),
+    "ScatterElements": convert_scatter_elements,
+    "ScatterND": convert_scatter_nd,
     "Slice": convert_slice,
     "Unsqueeze": convert_unsqueeze,
 }

@@ -47,7 +47,7 @@ def convert_gather_elements(bb: relax.BlockBuilder, inputs: Inputs, attributes: 
     axis = attributes.get("axis", 0) % len(shape)
     affine = _affine(indices, shape[axis])
     if affine is None:
-        return R.gather_elements(data, _clipped(bb, indices, [shape[axis]]), axis)
+        return R.gather_elements(data, clipped(bb, indices, [shape[axis]]), axis)
 
     def source(place: Sequence[tirx.Var]) -> list[tirx.PrimExpr]:
         return [*place[:axis], affine(place), *place[axis + 1 :]]
@@ -62,7 +62,7 @@ def convert_gather_nd(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attrib
     batch = attributes.get("batch_dims", 0)
     tables = [_affine(indices, shape[batch + component], component) for component in range(width)]
     if any(table is None for table in tables):
-        return R.gather_nd(data, _clipped(bb, indices, shape[batch : batch + width]), batch)
+        return R.gather_nd(data, clipped(bb, indices, shape[batch : batch + width]), batch)
 
     def source(place: Sequence[tirx.Var]) -> list[tirx.PrimExpr]:
         inner = place[: len(outer)]
@@ -141,7 +141,7 @@ def _wrapped(
     return bb.emit(R.where(negative, bb.emit(R.add(indices, _table(bb, extents, kind, scalar))), indices))
 
 
-def _clipped(bb: relax.BlockBuilder, indices: relax.Expr, extents: Sequence[Extent]) -> relax.Expr:
+def clipped(bb: relax.BlockBuilder, indices: relax.Expr, extents: Sequence[Extent]) -> relax.Expr:
     """Run-time indices brought inside the data: TVM checks none."""
     if isinstance(indices, relax.Constant) and not (indices.data.numpy() < 0).any():
         return indices

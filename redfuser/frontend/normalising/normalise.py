@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: A tensor of more elements than this fits no machine.
 MOST_ELEMENTS = 1 << 40
 
+#: Operators whose second input points into their first.
+_INDEXED = frozenset(["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"])
+
 #: Older models are converted to this operator set; newer ones are kept.
 OPSET = 17
 
@@ -33,7 +36,7 @@ def normalise(proto: ModelProto) -> ModelProto:
 
     Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
     already are kept), constants and shapes folded, copies and unused nodes removed, constant indices
-    of the Gather family non-negative, writes where a mask holds choices.
+    of gathers and scatters non-negative, writes where a mask holds choices.
 
     Args:
         proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). It is used up: a copy
@@ -144,14 +147,14 @@ def _name_nodes(graph: GraphProto) -> None:
 
 
 def _make_indices_positive(graph: GraphProto) -> None:
-    """Rewrite negative constant indices: the importer's gathers don't know them."""
+    """Rewrite negative constant indices: neither TVM's gathers nor its scatters know them."""
     import numpy
     from onnx import numpy_helper
 
     constants = {tensor.name: tensor for tensor in graph.initializer}
     shapes, fresh = _shapes(graph), FreshNames(graph)
     for node in graph.node:
-        if node.op_type not in ("Gather", "GatherElements", "GatherND"):
+        if node.op_type not in _INDEXED:
             continue
         tensor, shape = constants.get(node.input[1]), shapes.get(node.input[0])
         if tensor is None or shape is None:
@@ -172,7 +175,7 @@ def _extents(node: NodeProto, indices: Array, shape: tuple[int, ...]) -> Array:
     import numpy
 
     attributes = {a.name: a.i for a in node.attribute}
-    if node.op_type != "GatherND":
+    if node.op_type not in ("GatherND", "ScatterND"):
         return numpy.array(shape[attributes.get("axis", 0)], numpy.int64)
     first = attributes.get("batch_dims", 0)
     width = indices.shape[-1]
