@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from redfuser.algebra import derive
@@ -16,10 +18,10 @@ from tests.tile.build import Attention, Rows, tensor
 CPU = CpuTarget("test", "", "x86-64-v4", 512, 4, 32, 1024, 3.0, 40.0)
 
 
-def choose(cascade: Cascade) -> Choice:
+def choose(cascade: Cascade, cpu: CpuTarget = CPU) -> Choice:
     """The choice; it builds."""
     derivation = derive(cascade)
-    choice = default_schedule(cascade, derivation, CPU)
+    choice = default_schedule(cascade, derivation, cpu)
     verify(build(cascade, derivation, choice.schedule))
     return choice
 
@@ -50,7 +52,20 @@ def test_no_segment_of_a_product_is_too_long_to_be_summed_in_float32() -> None:
 @pytest.mark.parametrize(("heads", "kv_len"), [(12, 4096), (2, 300)])
 def test_decode_of_many_heads_or_few_keys_is_not(heads: int, kv_len: int) -> None:
     cascade = Attention(heads=heads, q_len=1, kv_len=kv_len, mask="none").cascade()
-    assert choose(cascade).schedule.strategy == "single-segment"
+    assert (choose(cascade).schedule.strategy, choose(cascade).schedule.segments) == ("resident", 1)
+
+
+def test_decode_reads_keys_then_values_where_the_last_cache_holds_them_and_streams_them_elsewhere() -> None:
+    attention = Attention(heads=12, q_len=1, kv_len=4096, mask="none")
+    cascade = attention.cascade()
+    size = sum(4 * t.size for t in cascade.inputs)
+    held, exceeded = (replace(CPU, l3_kb=-(-size // 1024) - n) for n in (0, 1))
+    assert choose(cascade, held).schedule.strategy == "resident"
+    assert "operands are read one after the other" in choose(cascade, held).why
+    assert choose(cascade, exceeded).schedule.strategy == "single-segment"
+    assert choose(cascade, replace(held, l2_kb=16)).schedule.strategy == "single-segment"
+    many = Attention(heads=12, q_len=16, kv_len=64, mask="none").cascade()
+    assert choose(many).schedule.strategy == "single-segment"
 
 
 def test_grouped_heads_share_loads_when_there_is_one_query() -> None:
