@@ -236,8 +236,20 @@ def _uses(expr: Expr) -> Counter[Expr]:
             continue
         seen.add(node)
         uses.update(operands(node))
+        uses.update(operand for operand in _repeated(node) if isinstance(operand, Op))
         stack.extend(operands(node))
     return uses
+
+
+def _repeated(node: Expr) -> tuple[Expr, ...]:
+    """Operands that the code of an operator has more than once: that of nested ones would grow by a factor each."""
+    if not isinstance(node, Op):
+        return ()
+    condition = node.args[0]
+    if node.name == "not":
+        return condition.args if isinstance(condition, Op) and condition.name in COMPLEMENT else ()
+    narrow = node.name == "cast" and (node.dtype in ("bool", "bfloat16") or node.dtype.startswith("float8"))
+    return node.args if narrow or node.name in ("max", "min", "ne", "floordiv", "floormod", "isinf") else ()
 
 
 def _work(node: Expr) -> bool:

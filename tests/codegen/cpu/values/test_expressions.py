@@ -10,10 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from redfuser.codegen.cpu import generate
 from redfuser.codegen.refusal import Refused
 from redfuser.evaluate import convert
 from redfuser.expr import Const, Expr, cast, load, number, op
-from tests.codegen.cpu.programs import assert_matches, elementwise, run, ulps
+from tests.codegen.cpu.programs import assert_matches, elementwise, run, target, ulps
 
 Array = np.ndarray[Any, Any]
 
@@ -235,3 +236,30 @@ def _refuse(value: Callable[[Expr], Expr], dtype: str) -> None:
 
 def test_what_has_no_code_is_refused() -> None:
     _refuse(lambda a: op("pow", a, Const("int32", 7)), "int32")
+
+
+def _real(value: float) -> Expr:
+    return number(value, "float32")
+
+
+STEPS: dict[str, Callable[[Expr], Expr]] = {
+    "clamps": lambda x: op("min", op("max", op("mul", x, _real(1.5)), _real(-3.0)), _real(3.0)),
+    "bfloat16": lambda x: cast(cast(op("mul", x, _real(1.5)), "bfloat16"), "float32"),
+    "float8": lambda x: cast(cast(op("mul", x, _real(1.5)), "float8_e4m3fn"), "float32"),
+    "quotients": lambda x: op("floordiv", op("mul", x, _real(1.5)), _real(1.25)),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_code_grows_with_the_number_of_operators_however_they_are_nested(step: str) -> None:
+    """As chains of quantised operators nest them: each operand once, or code would grow by a factor with each step."""
+
+    def size(steps: int) -> int:
+        def value(x: Expr) -> Expr:
+            for _ in range(steps):
+                x = STEPS[step](x)
+            return x
+
+        return len(generate(elementwise(value, 64, "float32"), target()).script())
+
+    assert size(12) - size(6) < 2 * (size(6) - size(0))
