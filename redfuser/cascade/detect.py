@@ -82,10 +82,9 @@ class _Search:
         What only the last ones held together falls apart: the norms of queries and keys, without their product. If no
         first ones do, the last ones may without the first: attention to scores above one that a selection found.
         """
-        sizes = range(1, len(members))
-        cuts = [*((members[:size], members[size:]) for size in reversed(sizes)),
-                *((members[size:], members[:size]) for size in sizes)]  # fmt: skip
-        for together, rest in cuts:
+        first = [(members[:size], members[size:]) for size in range(len(members) - 1, 0, -1)]
+        last = [(members[size:], members[:size]) for size in range(1, len(members))]
+        for together, rest in first + last:
             parts = self.grouping.linked(together)
             kept = [part for part in parts if self._try(part)]
             if kept:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.binding import at_sizes, usual_sizes
+from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.emission.geometry import power_of_two
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
+from redfuser.codegen.gpu.open_schedule import sizes_to_suit, suit
 from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
 from redfuser.expr import Axis
-from redfuser.extents import dims_of, is_symbolic
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import streams
@@ -56,8 +56,8 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
     sizes = sizes_to_suit(cascade)
     if sizes:
         found = candidates(at_sizes(cascade, sizes), at_sizes(derivation, sizes), target)
-        suit = _AnySize(cascade, derivation, target).suited
-        return tuple(dict.fromkeys(schedule for schedule in map(suit, found) if schedule is not None))
+        suited = (suit(schedule, cascade, derivation, target) for schedule in found)
+        return tuple(dict.fromkeys(schedule for schedule in suited if schedule is not None))
     incremental = streams(cascade, derivation)
     shape = product_shape(cascade)
     if shape is not None:
@@ -66,37 +66,6 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
     if rows is not None:
         return tuple(dict.fromkeys(_Products(cascade, derivation, incremental, target, rows).schedules()))
     return tuple(dict.fromkeys(_Rows(cascade, incremental, target).schedules()))
-
-
-def sizes_to_suit(cascade: Cascade) -> dict[str, int]:
-    """Sizes of open dimensions that schedules are chosen for: usual ones, the largest of the shared axis."""
-    return usual_sizes(cascade) | {dim.name: dim.high for dim in dims_of([cascade.axis.extent])}
-
-
-@dataclass(frozen=True)
-class _AnySize:
-    """Schedules chosen for some sizes of a cascade whose dimensions are open, for all sizes."""
-
-    cascade: Cascade
-    derivation: Derivation
-    target: GpuTarget
-
-    def suited(self, schedule: Schedule) -> Schedule | None:
-        """In one segment, and only with what open sizes allow; None where it holds all of what is open.
-
-        What a mask hides isn't skipped: what a first kernel finds would be of open size.
-        """
-        options = {name: value for name, value in schedule.options if name != MERGE_ROWS}
-        if SKIP_HIDDEN in options:
-            return None
-        strategy = "single-segment" if schedule.strategy == "multi-segment" else schedule.strategy
-        if is_symbolic(self.cascade.axis.extent):
-            if strategy == "resident" and streams(self.cascade, self.derivation):
-                return None
-            if not self.target.has("tma"):
-                # TileLang pipelines copies by cp.async further only in loops of a known length.
-                options["stages"] = min(options["stages"], 1)
-        return replace(schedule, strategy=strategy, segments=1, options=tuple(options.items()))
 
 
 def value_axes(cascade: Cascade) -> list[Axis]:

@@ -23,9 +23,9 @@ from redfuser.cascade.graph import Graph
 from redfuser.cascade.reading.sizes import dims_of_module, extent_of, sizes_of_call
 from redfuser.cascade.reading.tir import NotExtractable, extract_primfunc
 from redfuser.codegen.backend import Kernel, MakeProduct
+from redfuser.codegen.gpu.open_schedule import sizes_to_suit
 from redfuser.codegen.gpu.product_schedule import product_shape
 from redfuser.codegen.gpu.remainder.flattening import flatten_rows
-from redfuser.codegen.gpu.schedule import sizes_to_suit
 from redfuser.expr import Tensor
 from redfuser.extents import Extent
 
@@ -128,8 +128,6 @@ def read_product(function: tirx.PrimFunc, sizes: Mapping[tirx.Var, Extent] | Non
     if len(cascade.reductions) != 1 or cascade.producers or cascade.epilogues:
         return None
     cascade = flatten_rows(cascade)
-    if product_shape(at_sizes(cascade, sizes_to_suit(cascade))) is None or [o.tensor.name for o in cascade.outputs] != [
-        output.name
-    ]:
-        return None
-    return canonicalise(cascade)
+    shape = product_shape(at_sizes(cascade, sizes_to_suit(cascade)))
+    whole = [o.tensor.name for o in cascade.outputs] == [output.name]
+    return canonicalise(cascade) if shape is not None and whole else None
