@@ -1,4 +1,4 @@
-"""Node cases that are expected to fail, each with its reason. One that passes after all fails the tests."""
+"""Node cases whose numbers may differ from ONNX's, each with its reason; ours must be nearer to float64 then."""
 
 _ROUNDED = (
     "ONNX's answer rounds every intermediate value to float16; ours is rounded once, is nearer to float64, and differs "

@@ -59,9 +59,8 @@ def test_family(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEARER_TO_FLOAT64)
 def test_case_with_another_answer(name: str) -> None:
+    """Ours is nearer to float64; whether it meets ONNX's too is for the order of its sums, which depends on caches."""
     case = cases()[name]
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        check(case, compiled)
     inputs, expected = (arrays(values) for values in case.data_sets[0])
     exact = run_float64(case.model, dict(zip([value.name for value in case.model.graph.input], inputs, strict=True)))
     for ours, theirs, answer in zip(compiled(case.model, inputs), expected, exact.values(), strict=True):
