@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from redfuser import oracle
 from redfuser.accuracy import compare
 from redfuser.errors import VerificationError
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle import run_float64, run_onnxruntime, run_rounded
 from tests.frontend.running import graph_of, single
 
 X = np.linspace(-3, 3, 7).astype(np.float32)
@@ -248,3 +248,15 @@ def test_no_opinion_on_the_mean_of_nothing_counts_as_wrong() -> None:
     for got in (np.full((3, 1), np.nan, np.float32), np.zeros((3, 1), np.float32)):
         assert compare(got, exact, runtime, "float32").passed
     assert not compare(np.full((3, 1), np.inf, np.float32), exact, runtime, "float32").passed
+
+
+def test_nothing_is_left_out_where_the_graph_rounds_to_half_precision() -> None:
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["p"]),
+        helper.make_node("Cast", ["p"], ["y"], to=TensorProto.FLOAT),
+    ]
+    half = X.astype(np.float16)
+    model = graph_of(nodes, {"x": half}, ["y"])
+    got, exact = run_rounded(model, {"x": half})["y"], run_float64(model, {"x": half})["y"]
+    assert got.dtype == np.float32 and np.array_equal(got, got.astype(np.float16))
+    assert 0 < np.abs(got - exact).max() < 1e-3
