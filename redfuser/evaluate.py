@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from redfuser.expr import PAIR, Axis, Const, Expr, Load, Op, Tensor, walk
+from redfuser.saturation import lowest
 
 Array = np.ndarray[Any, Any]
 
@@ -100,7 +101,10 @@ def open_mesh(axes: Sequence[Axis], ranges: Mapping[Axis, range] | None = None) 
 
 
 def convert(value: Array, target: str, dtype: str | None = None) -> Array:
-    """``cast`` to ``target``: integers truncate, ``float8`` saturates, bool is *not zero* (see :func:`evaluate`)."""
+    """``cast`` to ``target``: integers truncate, ``float8`` saturates, bool is *not zero* (see :func:`evaluate`).
+
+    A NaN becomes the least number of an integer type: ONNX says nothing of it, and machines differ.
+    """
     if target == "bool":
         return np.asarray(value != 0)
     if target.startswith("float8"):
@@ -110,6 +114,8 @@ def convert(value: Array, target: str, dtype: str | None = None) -> Array:
         limit = float(ml_dtypes.finfo(kind).max)
         rounded = np.clip(value.astype(np.float32), -limit, limit).astype(kind)
         return rounded.astype(_working(target, dtype), copy=False)
+    if "int" in target and value.dtype.kind == "f":
+        value = np.where(np.isnan(value), value.dtype.type(lowest(target)), value)
     return value.astype(_working(target, dtype), copy=False)
 
 

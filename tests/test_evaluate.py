@@ -82,3 +82,9 @@ def test_erf_and_sigmoid() -> None:
 def test_other_dtypes_are_refused() -> None:
     with pytest.raises(ValueError, match="float64"):
         evaluate(number(1, "float32"), {}, {}, "float32")
+
+
+@pytest.mark.parametrize(("to", "least"), [("int8", -128), ("uint8", 0), ("int32", -(2**31))])
+def test_a_nan_becomes_the_least_integer(to: str, least: int) -> None:
+    assert evaluate(cast(number(math.nan, "float32"), to), {}, {}) == least
+    assert evaluate(cast(number(math.nan, "float32"), to), {}, {}, "float64") == least

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import redfuser
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
+from redfuser.oracle import run_onnxruntime
 from tests.frontend.running import graph_of, loaded, lower_and_run, single
 
 RNG = np.random.default_rng(0)
@@ -46,6 +51,16 @@ def test_casts_to_narrow_integers_keep_the_low_bits(kind: str) -> None:
 def test_casts_to_four_bit_floats_round_to_even() -> None:
     x = np.array([0.25, 0.75, 1.25, 2.5, 3.5, 5, 7, 100, -0.75, -5, 0.0], np.float32)
     check(single("Cast", {"x": x}, opset=23, to=TensorProto.FLOAT4E2M1), {"x": x})
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
+def test_a_nan_becomes_the_least_number_as_in_onnx_runtime(kind: str, tmp_path: Path) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 3] * 9, np.float32)
+    proto = single("QuantizeLinear", {"x": x}, {"s": np.float32(0.5), "z": np.dtype(kind).type(7)}, opset=21)
+    onnx.save(proto, tmp_path / "model.onnx")
+    redfuser.compile(tmp_path / "model.onnx", output=tmp_path / "out")
+    got = redfuser.load(tmp_path / "out")({"x": x})
+    np.testing.assert_array_equal(got["y0"], run_onnxruntime(proto, {"x": x}, 1)["y0"])
 
 
 def test_halves_round_to_even() -> None:

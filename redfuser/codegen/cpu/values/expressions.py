@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,24 +11,22 @@ from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, scalar_dtype
 from redfuser.codegen.cpu.values.functions import Functions
-from redfuser.codegen.cpu.values.operations import constant, converted, one_integer_type, operator
+from redfuser.codegen.cpu.values.operations import constant, converted, one_integer_type, operator, saturated
 from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value_of_pair
 from redfuser.codegen.cpu.values.types import computed
+from redfuser.codegen.cpu.values.uses import COMPLEMENT, takes_work, uses_of
 from redfuser.codegen.cpu.values.vectors import intrinsic, level, like, multiply_add, shuffle, typed
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Tensor, axes_of, substitute
 from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
 from redfuser.operators import UNARY
-from redfuser.tile.sharing import operands
+from redfuser.saturation import saturation
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 Visit = Callable[[Expr], "PrimExpr"]
-
-#: comparison -> the one that holds exactly where it doesn't, NaN aside
-COMPLEMENT = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 #: Of float32.
 _LEAST_NORMAL = 2.0**-126
@@ -73,12 +70,12 @@ class Translator:
             Refused: an operator or type that has no code.
         """
         memo: dict[Expr, PrimExpr] = dict(known or {})
-        uses = _uses(expr)
+        uses = uses_of(expr)
 
         def visit(node: Expr) -> PrimExpr:
             if node not in memo:
                 value = self._node(node, region, visit)
-                memo[node] = self.builder.bind("shared", value) if uses[node] > 1 and _work(node) else value
+                memo[node] = self.builder.bind("shared", value) if uses[node] > 1 and takes_work(node) else value
             return memo[node]
 
         return visit(expr)
@@ -104,6 +101,8 @@ class Translator:
         if node.name == "div" and node.dtype == "float32" and axes_of(node.args[1]) < axes_of(node.args[0]):
             x, y = map(visit, node.args)
             return self._quotient(x, y, isinstance(node.args[1], Load) and node.args[1].tensor in self.normal)
+        if held := saturation(node):
+            return saturated(visit(held.value), held.low, held.high, node.dtype)
         arguments = level(*map(visit, node.args))
         if node.name == "sub":
             arguments = tuple(rounded_product(*pair) for pair in zip(node.args, arguments, strict=True))
@@ -224,33 +223,3 @@ def rounded_product(node: Expr, value: PrimExpr) -> PrimExpr:
     """
     is_product = isinstance(node, Op) and node.name in ("mul", "pow") and "float" in str(value.dtype)
     return intrinsic(str(value.dtype), "llvm.arithmetic.fence", value) if is_product else value
-
-
-def _uses(expr: Expr) -> Counter[Expr]:
-    """How often each value is used, index arithmetic aside."""
-    uses: Counter[Expr] = Counter()
-    stack, seen = [expr], set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        uses.update(operands(node))
-        uses.update(operand for operand in _repeated(node) if isinstance(operand, Op))
-        stack.extend(operands(node))
-    return uses
-
-
-def _repeated(node: Expr) -> tuple[Expr, ...]:
-    """Operands that the code of an operator has more than once: that of nested ones would grow by a factor each."""
-    if not isinstance(node, Op):
-        return ()
-    condition = node.args[0]
-    if node.name == "not":
-        return condition.args if isinstance(condition, Op) and condition.name in COMPLEMENT else ()
-    narrow = node.name == "cast" and (node.dtype in ("bool", "bfloat16") or node.dtype.startswith("float8"))
-    return node.args if narrow or node.name in ("max", "min", "ne", "floordiv", "floormod", "isinf") else ()
-
-
-def _work(node: Expr) -> bool:
-    return isinstance(node, Op | Load) and node.dtype != "bool"

@@ -8,6 +8,7 @@ from redfuser.codegen.cpu.values.builder import scalar_dtype
 from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.values.vectors import extremum, like, typed
 from redfuser.expr import PAIR, Const, number
+from redfuser.saturation import lowest
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
@@ -59,7 +60,10 @@ def operator(name: str, *arguments: PrimExpr) -> PrimExpr:
 
 
 def converted(value: PrimExpr, dtype: str) -> PrimExpr:
-    """The value in another type, rounded to nearest where it must be; only zero is false."""
+    """The value in another type, rounded to nearest where it must be; only zero is false.
+
+    A NaN becomes the least integer: LLVM's conversion alone leaves it undefined, and what follows with it.
+    """
     from tvm.tirx import NE, Select, isnan
 
     source = scalar_dtype(value)
@@ -76,7 +80,16 @@ def converted(value: PrimExpr, dtype: str) -> PrimExpr:
         one = value.astype(typed("int8", value))
         number = Select(value, like(1, one), like(0, one))
         return number.astype(typed(dtype, value))
-    return value.astype(typed(dtype, value))
+    result = value.astype(typed(dtype, value))
+    truncated = "float" in source and "int" in dtype
+    return Select(isnan(value), like(lowest(dtype), result), result) if truncated else result
+
+
+def saturated(value: PrimExpr, low: Const, high: Const, dtype: str) -> PrimExpr:
+    """The value between two integers in their type; a NaN becomes ``low``, for TVM's ``Max`` drops it."""
+    from tvm.tirx import Max, Min
+
+    return Min(Max(value, like(low.value, value)), like(high.value, value)).astype(typed(dtype, value))
 
 
 def one_integer_type(arguments: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:

@@ -180,6 +180,33 @@ def test_casts(source: str, to: str) -> None:
     assert_matches(elementwise(lambda a: cast(a, to), 7, source), {"a": x})
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("to", ["int8", "uint8", "int16", "uint16", "int32"])
+def test_a_nan_becomes_the_least_integer(to: str, device: str) -> None:
+    x = np.array([math.nan, 3, -2.7, 100.5, math.nan, 7] * 7, dtype=np.float32)
+    x = np.maximum(x, 0) if to.startswith("uint") else x  # keeps a NaN
+    y = run(elementwise(lambda a: cast(a, to), x.size, "float32"), {"a": x}, device)["y"]
+    np.testing.assert_array_equal(y, np.where(np.isnan(x), np.iinfo(to).min, np.nan_to_num(x)).astype(to))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("to", ["int8", "uint8"])
+def test_what_is_held_within_a_type_saturates(to: str, device: str) -> None:
+    """As quantisation ends, and then goes on: code for a NaN must not depend on what uses the number."""
+    limits = np.iinfo(to)
+    x = np.array([math.nan, math.inf, -math.inf, 3, -200, 300, 1e30, -1e30, 5] * 5, dtype=np.float32)
+    expected = np.where(np.isnan(x), limits.min, np.clip(np.nan_to_num(x), limits.min, limits.max))
+
+    def held(a: Expr) -> Expr:
+        low = op("max", a, number(limits.min, "float32"))
+        return op(
+            "sub", cast(cast(op("min", low, number(limits.max, "float32")), to), "float32"), number(79, "float32")
+        )
+
+    y = run(elementwise(held, x.size, "float32"), {"a": x}, device)["y"]
+    np.testing.assert_array_equal(y, expected.astype(np.float32) - 79)
+
+
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 4.0, -1.0, -2.0, 0.5, 1.7, 0.0])
 def test_powers(exponent: float) -> None:
     x = np.array([0.5, 2, 3.25, 10, 1e-3, 7, 1.5] * 4, dtype=np.float32)

@@ -8,7 +8,8 @@ import pytest
 
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Refused, emit
-from redfuser.expr import Expr, Load, Tensor, load, transform
+from redfuser.codegen.gpu.emission.expressions import Writer
+from redfuser.expr import INDEX, Expr, Load, Tensor, cast, load, number, op, transform
 from redfuser.options import Fp32
 from tests.codegen.gpu.programs import Attention, program, quantised_product, softmax
 from tests.golden import Golden
@@ -114,3 +115,15 @@ def test_a_largest_magnitude_hands_on_nan_which_a_softmax_does_by_its_sum() -> N
     assert "T.isnan(" in script.text and 'T.float32(float("nan"))' in script.text
     [script] = emit(program(softmax(64, 100, "float16"), "resident", i=4))
     assert "T.isnan(" not in script.text
+
+
+def text_of(expr: Expr) -> str:
+    return Writer(str, lambda read: f"{read.tensor.name}[{read.indices[0]}]", fast=False).text(expr)
+
+
+def test_a_quantised_number_is_held_within_its_type_by_functions_that_drop_a_nan() -> None:
+    x = load(Tensor("x", (4,), "float32"), number(0, INDEX))
+    held = op("min", op("max", x, number(0, "float32")), number(255, "float32"))
+    assert text_of(cast(held, "uint8")) == 'T.cast(T.min(T.max(x[0], T.float32(0.0)), T.float32(255.0)), "uint8")'
+    assert text_of(cast(x, "int8")) == 'T.if_then_else(T.isnan(x[0]), T.int8(-128), T.cast(x[0], "int8"))'
+    assert text_of(cast(x, "uint8")) == 'T.cast(x[0], "uint8")'
