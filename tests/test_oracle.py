@@ -260,3 +260,18 @@ def test_nothing_is_left_out_where_the_graph_rounds_to_half_precision() -> None:
     got, exact = run_rounded(model, {"x": half})["y"], run_float64(model, {"x": half})["y"]
     assert got.dtype == np.float32 and np.array_equal(got, got.astype(np.float16))
     assert 0 < np.abs(got - exact).max() < 1e-3
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_samples_of_a_grid_in_double_by_the_older_names_of_modes(mode: str) -> None:
+    random = np.random.default_rng(0)
+    x, grid = (
+        random.standard_normal((1, 1, 4, 4)).astype(np.float32),
+        random.uniform(-1, 1, (1, 2, 2, 2)).astype(np.float32),
+    )
+    feeds = {"x": x, "grid": grid}
+    older = single("GridSample", feeds, mode=mode)
+    newer = single("GridSample", feeds, opset=20, mode=mode.removeprefix("bi"))
+    got = run_float64(older, feeds)["y0"]
+    assert got.dtype == np.float64 and np.array_equal(got, run_float64(newer, feeds)["y0"])
+    np.testing.assert_allclose(got, run_onnxruntime(older, feeds, 1)["y0"], rtol=1e-5, atol=1e-6)

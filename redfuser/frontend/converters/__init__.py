@@ -30,6 +30,7 @@ from redfuser.frontend.converters.norms import (
     convert_rms_norm,
 )
 from redfuser.frontend.converters.padding import convert_pad
+from redfuser.frontend.converters.patches import convert_col2im
 from redfuser.frontend.converters.quantize import (
     convert_cast,
     convert_dequantize,
@@ -46,6 +47,7 @@ from redfuser.frontend.converters.reductions import (
     keep_map,
     of_integers,
 )
+from redfuser.frontend.converters.sampling import convert_grid_sample
 from redfuser.frontend.converters.scatter import convert_scatter_elements, convert_scatter_nd
 from redfuser.frontend.converters.selection import (
     CONVERT_ARG_MAX,
@@ -66,6 +68,7 @@ CONVERTERS: dict[str, Converter] = {
     "Attention": convert_attention,
     "BatchNormalization": convert_batch_norm,
     "Clip": convert_clip,
+    "Col2Im": convert_col2im,
     "CumSum": convert_cum_sum,
     "DFT": convert_dft,
     "DequantizeLinear": convert_dequantize,
@@ -75,6 +78,7 @@ CONVERTERS: dict[str, Converter] = {
     "GatherElements": convert_gather_elements,
     "GatherND": convert_gather_nd,
     "Gemm": convert_gemm,
+    "GridSample": convert_grid_sample,
     "Hardmax": convert_hardmax,
     "InstanceNormalization": convert_instance_norm,
     "IsInf": convert_is_inf,
@@ -121,12 +125,14 @@ _WIDENED = frozenset(
     [
         *("Acosh", "Asinh", "Atanh", "Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Shrink", "Softplus"),
         "AveragePool",
+        "Col2Im",
         "Conv",
         "ConvTranspose",
         "CumSum",
         "Einsum",
         "GlobalAveragePool",
         "GlobalLpPool",
+        "GridSample",
         "InstanceNormalization",
         "LogSoftmax",
         "LpNormalization",
