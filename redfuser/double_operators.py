@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from redfuser.double_recurrences import recurrent
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -128,7 +130,14 @@ def double_operators() -> list[type]:
             centred = x - x.mean(tuple(axes), keepdims=True)
             return (centred / (np.sqrt((centred**2).mean(tuple(axes), keepdims=True)) + 1e-9),)
 
+    def layer(kind: str) -> type:
+        def run(self: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
+            return recurrent(kind, inputs, attributes)
+
+        return type(kind, (OpRun,), {"_run": run})
+
     return [
+        *map(layer, ("GRU", "LSTM", "RNN")),
         Attention,
         DynamicQuantizeLinear,
         Erf,

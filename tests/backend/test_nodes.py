@@ -23,13 +23,16 @@ QUICK = (
     "test_dequantizelinear_int4",
     "test_einsum_inner_prod",
     "test_group_normalization_epsilon",
+    "test_gru_batchwise",
     "test_l2normalization_axis_1",
+    "test_lstm_with_peepholes",
     "test_qlinearmatmul_3D_uint8_float16",
     "test_quantizelinear_blocked_asymmetric",
     "test_quantizelinear_e5m2",
     "test_quantizelinear_float4e2m1",
     "test_reduce_log_sum_exp_negative_axes_keepdims_random",
     "test_rotary_embedding_interleaved",
+    "test_simple_rnn_with_initial_bias",
     "test_top_k_same_values",
 )
 

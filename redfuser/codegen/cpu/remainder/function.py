@@ -21,9 +21,11 @@ from redfuser.codegen.cpu.remainder.products.packing import Packing, plan_packin
 from redfuser.codegen.cpu.remainder.products.paired import PAIR, multiplies_pairs
 from redfuser.codegen.cpu.remainder.products.tiling import choose_tiling
 from redfuser.codegen.cpu.remainder.programs import make_phase
+from redfuser.codegen.cpu.remainder.recurrent.write import write_recurrence
 from redfuser.codegen.refusal import FAILURES
 from redfuser.expr import loads
 from redfuser.extents import Dim, Extent, dims_of
+from redfuser.recurrent.recurrence import recurrence_of
 from redfuser.targets import CpuTarget
 
 
@@ -33,8 +35,8 @@ class Scheduled:
 
     Args:
         function: to be called instead.
-        kind: ``product``, ``reduction``, ``elementwise``, ``fused`` for a kernel that was finished before, or
-            ``default`` for one loop nest a block, as lowered.
+        kind: ``product``, ``reduction``, ``elementwise``, ``recurrent``, ``fused`` for a kernel that was finished
+            before, or ``default`` for one loop nest a block, as lowered.
         dims: names of the symbolic dimensions that the function takes after its tensors; None to pass what was passed.
         factor: which argument is to be packed before it is passed, if any.
         packing: how.
@@ -65,6 +67,9 @@ def schedule_function(
     if function.attrs.get("tirx.is_scheduled", False):
         return Scheduled(function, "fused")
     try:
+        recurrence = recurrence_of(function)
+        if recurrence is not None:
+            return Scheduled(write_recurrence(recurrence, function, Machine.of(target)), "recurrent")
         plan = _plan(function, known, sizes or {})
         if plan is None:
             return Scheduled(function, "default")

@@ -8,8 +8,10 @@ from tvm.s_tir import dlight
 
 from redfuser.codegen.gpu.remainder.accumulation import accumulate_wide
 from redfuser.codegen.gpu.remainder.identities import start_finite
+from redfuser.codegen.gpu.remainder.recurrent import share_out
 from redfuser.codegen.gpu.remainder.rows import Rows
 from redfuser.codegen.refusal import FAILURES
+from redfuser.recurrent.recurrence import recurrence_of
 
 
 def schedule_remainder(module: tvm.IRModule, machine: tvm.target.Target) -> tuple[tvm.IRModule, dict[str, str]]:
@@ -20,7 +22,7 @@ def schedule_remainder(module: tvm.IRModule, machine: tvm.target.Target) -> tupl
 
     Returns:
         The module, and how each of its PrimFuncs is computed: ``matmul``, ``gemv``, ``reduction``,
-        ``rows``, ``general-reduction``, ``fallback`` (a thread a point) or ``one-thread``.
+        ``rows``, ``general-reduction``, ``fallback`` (a thread a point), ``recurrent`` or ``one-thread``.
     """
     updated = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     kinds: dict[str, str] = {}
@@ -33,6 +35,9 @@ def schedule_remainder(module: tvm.IRModule, machine: tvm.target.Target) -> tupl
 
 def schedule_function(function: tirx.PrimFunc, machine: tvm.target.Target) -> tuple[str, tirx.PrimFunc]:
     """The first rule's schedule that binds everything to threads, and that rule's name."""
+    recurrence = recurrence_of(function)
+    if recurrence is not None:
+        return "recurrent", share_out(recurrence, function)
     rules = {
         "matmul": dlight.gpu.Matmul(),
         "gemv": dlight.gpu.GEMV(),
