@@ -45,8 +45,9 @@ def convert_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
     data, scale, zero = inputs[0], inputs[1], optional(inputs, 2)
     axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
     wide = _wide(dtype_of(scale))
-    factor = _cast(bb, _aligned(bb, scale, data, axis, block), wide)
-    scaled = bb.emit(R.divide(_cast(bb, data, wide), factor))
+    scaled = _cast(bb, data, wide)
+    if not _is_one(scale):
+        scaled = bb.emit(R.divide(scaled, _cast(bb, _aligned(bb, scale, data, axis, block), wide)))
     precision = attributes.get("precision", 0)
     narrow = element_type(precision) if precision else dtype_of(scale)
     if narrow in HALF:  # of such operands, the quotient rounded to float32 first is the same
@@ -165,6 +166,10 @@ def _aligned(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr, axis: 
     if extents_of(value) != (1,):
         (extents[axis],) = extents_of(value)
     return bb.emit(R.reshape(value, extents))
+
+
+def _is_one(scale: relax.Expr) -> bool:
+    return isinstance(scale, relax.Constant) and bool((scale.data.numpy() == 1).all())
 
 
 def _wide(dtype: str) -> str:

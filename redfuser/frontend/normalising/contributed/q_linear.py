@@ -1,8 +1,9 @@
 """Operators on bytes with a scale and a zero point each, as ``onnxruntime.quantization`` writes them.
 
-Each is what it does to real numbers, between DequantizeLinear and QuantizeLinear. ONNX Runtime's kernels go by tables
-or integers, and so differ by one step where a result lies about halfway between two; its softmax also rounds the
-inverse of its output's scale to a whole number.
+Most are what they do to real numbers, between DequantizeLinear and QuantizeLinear. Sums and products are computed in
+steps of their result, as ONNX Runtime does: halves of a step, which are frequent where scales are multiples of each
+other, are met exactly and so rounded alike. Its other kernels go by tables or integers and differ by one step where a
+result lies about halfway between two; its softmax also rounds the inverse of its output's scale to a whole number.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ _ALONG_AN_AXIS = 13
 
 def define_add(write: Definition) -> None:
     """``A + B``; inputs: each operand with scale and zero point, scale and zero point of the sum."""
-    _binary(write, "Add")
+    a, b = (write.add("Mul", _whole(write, n), write.add("Div", write.input(n + 1), write.input(6))) for n in (0, 3))
+    _round(write, write.add("Add", a, b), 6)
 
 
 def define_mul(write: Definition) -> None:
     """``A · B``; inputs as of the sum."""
-    _binary(write, "Mul")
-
-
-def _binary(write: Definition, operator: str) -> None:
-    _quantise(write, write.add(operator, _real(write, 0), _real(write, 3)), 6)
+    product = write.add("Mul", _whole(write, 0), _whole(write, 3))
+    step = write.add("Div", write.add("Mul", write.input(1), write.input(4)), write.input(6))
+    _round(write, write.add("Mul", product, step), 6)
 
 
 def define_sigmoid(write: Definition) -> None:
@@ -126,19 +126,37 @@ def _real(write: Definition, place: int) -> str:
     return write.add("DequantizeLinear", *filter(None, names))
 
 
+def _whole(write: Definition, place: int) -> str:
+    """An input less its zero point, in the type of its scale.
+
+    Raises:
+        UnsupportedOperatorError: several scales or zero points.
+    """
+    _require_single(write, place + 1, place + 2)
+    kind = write.element_type(place + 1)
+    value = write.add("Cast", write.input(place), to=kind)
+    zero = write.input(place + 2)
+    return write.add("Sub", value, write.add("Cast", zero, to=kind)) if zero else value
+
+
+def _round(write: Definition, steps: str, place: int) -> None:
+    """The node's output: steps of the scale at a place, rounded once the zero point after it is added."""
+    _require_single(write, place, place + 1)
+    kind, zero = write.element_type(place), write.input(place + 1)
+    if zero:
+        steps = write.add("Add", steps, write.add("Cast", zero, to=kind))
+    none = write.number(0, write.element_type(place + 1 if zero else 0))
+    write.add("QuantizeLinear", steps, write.number(1, kind), none, out=write.output(0))
+
+
 def _quantise(write: Definition, value: str, place: int, element: int = 0) -> None:
     """The node's output: a value with the scale at a place and the zero point after it.
 
     Args:
         element: the input whose type the output has; it says the type of a zero point that is left out.
     """
-    import numpy as np
-    from onnx import helper
-
     _require_single(write, place, place + 1)
-    zero = write.input(place + 1)
-    if not zero:
-        zero = write.tensor(np.zeros((), helper.tensor_dtype_to_np_dtype(write.element_type(element))))
+    zero = write.input(place + 1) or write.number(0, write.element_type(element))
     write.add("QuantizeLinear", value, write.input(place), zero, out=write.output(0))
 
 

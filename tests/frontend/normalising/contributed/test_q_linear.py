@@ -69,6 +69,28 @@ def test_sums_and_products(operator: str, zeros: tuple[int | None, ...], kind: t
     assert {np.iinfo(kind).min, np.iinfo(kind).max} & set(exact.ravel().tolist())  # it saturates
 
 
+@pytest.mark.parametrize(
+    ("operator", "a", "b", "y"),
+    [
+        ("QLinearAdd", (np.float32(2 / 255), 128), (np.float32(1 / 255), 0), (np.float32(2 / 255), 0)),  # 1 + erf
+        ("QLinearAdd", (np.float32(0.1), 3), (np.float32(0.05), 7), (np.float32(0.2), 9)),
+        ("QLinearMul", (np.float32(0.3), 5), (np.float32(0.7), 9), (np.float32(0.3) * np.float32(0.7) * 16, 128)),
+        ("QLinearMul", (np.float32(0.5), 5), (np.float32(0.25), 9), (np.float32(2), 77)),
+    ],
+)
+def test_halves_of_a_step_are_rounded_as_onnx_runtime_does(
+    operator: str, a: tuple[float, int], b: tuple[float, int], y: tuple[float, int]
+) -> None:
+    """Else all halves of a sum that is all halves may go one way, and what adds it up is far off."""
+    inputs = {
+        **quantised("a", (64, 64), a[0], a[1] - 128, np.uint8),
+        **quantised("b", (64, 64), b[0], b[1] - 128, np.uint8),
+        **result(y[0], y[1] - 128, np.uint8),
+    }
+    proto, feeds = contributed(operator, inputs, ["y"])
+    np.testing.assert_array_equal(run(lower(loaded(proto)), feeds)[0], run_onnxruntime(proto, feeds, 1)["y"])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("zero", "out"), [(4, -128), (0, None), (None, -100)])
 @pytest.mark.parametrize(
