@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed.table import adopt
+from redfuser.frontend.normalising.dequantised_products import multiply_as_bytes
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
 from redfuser.frontend.normalising.masked import choose_where_masked
@@ -35,8 +36,9 @@ def normalise(proto: ModelProto) -> ModelProto:
     """Bring a model to the form that the importer reads.
 
     Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
-    already are kept), constants and shapes folded, copies and unused nodes removed, constant indices
-    of gathers and scatters non-negative, writes where a mask holds choices.
+    already are kept), products of dequantised bytes made products of bytes, constants and shapes folded,
+    copies and unused nodes removed, constant indices of gathers and scatters non-negative, writes where a
+    mask holds choices.
 
     Args:
         proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). It is used up: a copy
@@ -51,6 +53,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     adopt(proto)
     result = upgrade(inline_functions(proto))
     _name_nodes(result.graph)
+    multiply_as_bytes(result.graph)
     fold_constants(result)
     _refuse_huge(result.graph)
     _name_nodes(result.graph)
