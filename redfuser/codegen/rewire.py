@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from redfuser.cascade.reading.sizes import variables_of_module
+from redfuser.cascade.reading.sizes import size_expression, variables_of_module
+from redfuser.expr import Tensor
 
 #: FuseOps merges a call with its neighbours, and miscompiles ours, unless told that it is opaque and finished.
 OPAQUE = {"op_pattern": 8, "tirx.is_scheduled": True}
@@ -33,7 +34,7 @@ class Replacement:
     name: str
     inputs: tuple[relax.Expr, ...]
     outputs: tuple[relax.Var, ...]
-    scratch: tuple[relax.TensorStructInfo, ...] = ()
+    scratch: tuple[Tensor, ...] = ()
     dims: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -113,7 +114,7 @@ def _groups(
 def _call(
     each: Replacement, kernel: tvm.ir.GlobalVar | None, variables: Mapping[str, tvm.tirx.Var]
 ) -> list[relax.Binding]:
-    infos = [*(var.struct_info for var in each.outputs), *each.scratch]
+    infos = [*(var.struct_info for var in each.outputs), *(_info(tensor, variables) for tensor in each.scratch)]
     inputs, wanted = list(each.inputs), infos if len(infos) > 1 else infos[0]
     if kernel is None or each.kernel is None:
         sizes = [relax.PrimValue(variables[name]) for name in each.dims]
@@ -128,6 +129,10 @@ def _call(
     call = relax.VarBinding(results, value)
     items = [relax.VarBinding(var, relax.TupleGetItem(results, place)) for place, var in enumerate(each.outputs)]
     return [call, *items]
+
+
+def _info(tensor: Tensor, variables: Mapping[str, tvm.tirx.Var]) -> relax.TensorStructInfo:
+    return relax.TensorStructInfo([size_expression(extent, variables) for extent in tensor.shape], tensor.dtype)
 
 
 def _sorted(groups: list[list[relax.Binding]]) -> list[list[relax.Binding]]:

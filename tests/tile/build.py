@@ -11,6 +11,7 @@ import numpy as np
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Const, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op
+from redfuser.extents import is_symbolic
 from redfuser.tile import Schedule, TileProgram, build, verify
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
@@ -172,7 +173,8 @@ class Rows:
 
     def moments(self) -> tuple[Reduction, Reduction, Expr, Expr]:
         """Sum, centred sum of squares, the centred element and the variance."""
-        count = value(float(self.item.extent))
+        length = self.item.extent
+        count = cast(index(length), F32) if is_symbolic(length) else value(float(length))
         total = self.reduction("s", "sum", self.x)
         centred = op("sub", self.x, op("div", total.value, count))
         squares = self.reduction("c", "sum", op("mul", centred, centred))

@@ -7,9 +7,11 @@ for follows from the shapes and sizes that a call passes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
-from redfuser.extents import Dim, Extent, size_of
+from redfuser.extents import Dim, Extent, size_of, terms_of
 from redfuser.signature import DimRange
 
 if TYPE_CHECKING:
@@ -71,6 +73,16 @@ def extent_of(value: Any, known: Mapping[Any, Extent]) -> Extent:
         a, b = extent_of(value.a, known), extent_of(value.b, known)
         return a + b if isinstance(value, tirx.Add) else a - b if isinstance(value, tirx.Sub) else a * b
     raise UnknownSize(f"the size {value}")
+
+
+def size_expression(value: Extent, variables: Mapping[str, Any]) -> Any:
+    """A number of elements as a ``tirx`` expression.
+
+    Args:
+        variables: of each dimension, by name.
+    """
+    terms = (reduce(mul, (variables[dim.name] for dim in monomial), c) for monomial, c in terms_of(value))
+    return reduce(add, terms, 0)
 
 
 def sizes_of_call(function: Any, call: Any, result: Any, dims: Mapping[str, Dim]) -> dict[Any, Extent]:

@@ -76,7 +76,6 @@ class Builder:
         """
         tools = find_toolchain()
         _require(type_problem(program, target))
-        _require(_open_workspace(program))
         scripts = emit(program, self.fp32, target.has("wgmma"))
         program = pairs_as_integers(program)
         for script in scripts:
@@ -134,13 +133,6 @@ class Builder:
 def _require(problem: Reason | None) -> None:
     if problem is not None:
         raise Refused(problem.code, problem.text, problem.witness)
-
-
-def _open_workspace(program: TileProgram) -> Reason | None:
-    for tensor in program.workspaces:
-        if dims_in(tensor.shape):
-            return Reason("open-size", "memory between its kernels would be of open size: --dim fixes it", str(tensor))
-    return None
 
 
 def _roles(program: TileProgram) -> dict[Tensor, Role]:

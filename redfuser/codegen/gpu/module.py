@@ -96,9 +96,9 @@ def _of_the_model(product: Product) -> GpuProgram:
 
 
 def _replacement(each: Fused) -> Replacement:
-    scratch = tuple(relax.TensorStructInfo(tensor.shape, tensor.dtype) for tensor in each.program.workspaces)
-    dims = tuple(dim.name for dim in each.program.dims)
-    return Replacement(None, program_symbol(each.program.name), each.inputs, each.outputs, scratch, dims)
+    program = each.program
+    dims = tuple(dim.name for dim in program.dims)
+    return Replacement(None, program_symbol(program.name), each.inputs, each.outputs, program.workspaces, dims)
 
 
 def _build(

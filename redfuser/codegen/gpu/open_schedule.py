@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.binding import usual_sizes
 from redfuser.cascade.model import Cascade
-from redfuser.extents import dims_of, is_symbolic
+from redfuser.extents import dims_of, is_symbolic, most
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import streams
@@ -21,22 +22,30 @@ def sizes_to_suit(cascade: Cascade) -> dict[str, int]:
 
 
 def suit(schedule: Schedule, cascade: Cascade, derivation: Derivation, target: GpuTarget) -> Schedule | None:
-    """A schedule for some sizes, for all: in one segment; None where it holds all of what is open.
+    """A schedule for some sizes, for all; None where it holds all of what is open.
 
-    What a mask hides isn't skipped: what a first kernel finds would be of open size.
+    Segments stay where the rows are few whatever their number; where they may be many, merging would be work in vain.
+    What a mask hides isn't skipped.
 
     Args:
         cascade: its dimensions open.
         derivation: its verdict.
     """
-    options = {name: value for name, value in schedule.options if name != MERGE_ROWS}
+    options = dict(schedule.options)
     if SKIP_HIDDEN in options:
         return None
-    strategy = "single-segment" if schedule.strategy == "multi-segment" else schedule.strategy
+    if schedule.segments > 1 and most_blocks(cascade, schedule) >= target.multiprocessors:
+        options.pop(MERGE_ROWS, None)
+        schedule = replace(schedule, strategy="single-segment", segments=1)
     if is_symbolic(cascade.axis.extent):
-        if strategy == "resident" and streams(cascade, derivation):
+        if schedule.strategy == "resident" and streams(cascade, derivation):
             return None
         if not target.has("tma"):
             # TileLang pipelines copies by cp.async further only in loops of a known length.
             options["stages"] = min(options["stages"], 1)
-    return replace(schedule, strategy=strategy, segments=1, options=tuple(options.items()))
+    return replace(schedule, options=tuple(options.items()))
+
+
+def most_blocks(cascade: Cascade, schedule: Schedule) -> int:
+    """Blocks that rows take at their largest sizes."""
+    return prod(-(-most(row.extent) // schedule.tile(row)) for row in cascade.rows)

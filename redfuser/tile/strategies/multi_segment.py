@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op, substitute
+from redfuser.expr import Axis, Const, Expr, Tensor, axis, index, load, op, substitute
+from redfuser.extents import Extent, is_symbolic
 from redfuser.tile.ir import Phase, Schedule, Store, Tile, TileProgram
 from redfuser.tile.strategies.common import bind, grid_of, stream_tile, write_outputs
 from redfuser.tile.strategies.emitter import Emitter
@@ -19,22 +20,41 @@ MERGE_ROWS = "merge-rows"
 
 @dataclass(frozen=True)
 class Segments:
-    """How the shared axis is cut: ``count`` pieces of ``length`` points, none of them empty, the last one shorter."""
+    """How the shared axis is cut: into pieces of equally many tiles, the last one shorter.
+
+    Of an axis of known size none is empty; of an open one some are where it is short, and their states stay identities.
+
+    Args:
+        axis: numbers the pieces.
+        tiles: of each piece.
+        tile: points of a tile.
+    """
 
     axis: Axis
-    length: int
+    tiles: Expr
+    tile: int
 
     @staticmethod
-    def cut(length: int, wanted: int, tile: int) -> Segments:
-        """At most ``wanted`` segments of whole tiles."""
-        tiles = -(-length // tile)
-        own = max(-(-tiles // max(wanted, 1)), 1) * tile
-        return Segments(axis("segment", max(-(-length // own), 1)), own)
+    def cut(extent: Extent, wanted: int, tile: int) -> Segments:
+        """At most ``wanted`` segments; just so many of an axis whose size is open."""
+        if is_symbolic(extent):
+            longest = wanted * tile
+            return Segments(axis("segment", wanted), op("floordiv", index(extent + longest - 1), index(longest)), tile)
+        tiles = -(-extent // tile)
+        own = max(-(-tiles // max(wanted, 1)), 1)
+        return Segments(axis("segment", max(-(-extent // (own * tile)), 1)), index(own), tile)
 
-    def bounds(self, extent: int) -> tuple[Expr, Expr]:
+    def bounds(self, extent: Extent) -> tuple[Expr, Expr]:
         """First point of the current segment, and the point after its last."""
-        start = op("mul", self.axis, index(self.length))
-        return start, op("min", op("add", start, index(self.length)), index(extent))
+        end = index(extent)
+        if isinstance(self.tiles, Const):
+            length = index(int(self.tiles.value) * self.tile)
+            start = op("mul", self.axis, length)
+            return start, op("min", op("add", start, length), end)
+        first, next_ = (
+            op("mul", op("mul", n, self.tiles), index(self.tile)) for n in (self.axis, op("add", self.axis, index(1)))
+        )
+        return op("min", first, end), op("min", next_, end)
 
 
 def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:
@@ -114,7 +134,7 @@ def _merges(
         rows = _merge_grid(cascade, grid, schedule)
         phases.append(_merge(replace(cascade, outputs=across), derivation, rows, segments, workspaces))
     if along:
-        parts = Segments(axis("part", segments.axis.extent), segments.length)
+        parts = replace(segments, axis=axis("part", segments.axis.extent))
         blocks, bounds = (Tile(segments.axis, 1), *grid), segments.bounds(cascade.axis.extent)
         whole = replace(cascade, outputs=along)
         tile = stream_tile(cascade, schedule)

@@ -153,20 +153,23 @@ class Attention:
     dim: int = 64
     v_dim: int = 64
     mask: str = "none"
+    batch: int = 1
 
     def cascade(self) -> Cascade:
-        b, h, i, j = axis("b", 1), axis("h", self.heads), axis("i", self.q_len), axis("j", self.kv_len)
+        b, h, i, j = axis("b", self.batch), axis("h", self.heads), axis("i", self.q_len), axis("j", self.kv_len)
         d, e = axis("d", self.dim), axis("e", self.v_dim)
         rows = (b, h, i)
         kv_head: Expr = op("floordiv", h, index(self.groups)) if self.groups > 1 else h
         kv_head = index(0) if self.groups == self.heads > 1 else kv_head
         kv_heads = self.heads // self.groups
-        q = Tensor("q", (1, self.heads, self.q_len, self.dim), self.dtype)
-        k = Tensor("k", (1, kv_heads, self.kv_len, self.dim), self.dtype)
-        v = Tensor("v", (1, kv_heads, self.kv_len, self.v_dim), self.dtype)
+        q = Tensor("q", (self.batch, self.heads, self.q_len, self.dim), self.dtype)
+        k = Tensor("k", (self.batch, kv_heads, self.kv_len, self.dim), self.dtype)
+        v = Tensor("v", (self.batch, kv_heads, self.kv_len, self.v_dim), self.dtype)
         mask = Tensor("mask", (self.q_len, self.kv_len), "bool")
         product = op("mul", cast(load(q, b, h, i, d), WORK), cast(load(k, b, kv_head, j, d), WORK))
-        dot = Reduction(Tensor("dot", (1, self.heads, self.q_len, self.kv_len), WORK), "sum", (*rows, j), d, product)
+        dot = Reduction(
+            Tensor("dot", (self.batch, self.heads, self.q_len, self.kv_len), WORK), "sum", (*rows, j), d, product
+        )
         score: Expr = op("mul", dot.value, number(self.dim**-0.5, WORK))
         if self.mask == "bool":
             lowest = number(-65504.0, WORK)
@@ -176,7 +179,7 @@ class Attention:
             if self.mask == "window":
                 seen = op("and", seen, op("ge", j, op("sub", i, index(40))))
             score = op("add", score, op("select", seen, number(0, WORK), number(float("-inf"), WORK)))
-        shape = (1, self.heads, self.q_len)
+        shape = (self.batch, self.heads, self.q_len)
         m = Reduction(Tensor("m", shape, WORK), "max", rows, j, score)
         weight = op("exp", op("sub", score, m.value))
         t = Reduction(Tensor("t", shape, WORK), "sum", rows, j, weight)
@@ -185,7 +188,7 @@ class Attention:
             p = cast(cast(p, self.dtype), WORK)
         value = op("mul", p, cast(load(v, b, kv_head, j, e), WORK))
         o = Reduction(Tensor("o", (*shape, self.v_dim), WORK), "sum", (*rows, e), j, value)
-        out = Tensor("out", (1, self.q_len, self.heads * self.v_dim), self.dtype)
+        out = Tensor("out", (self.batch, self.q_len, self.heads * self.v_dim), self.dtype)
         flat = op("add", op("mul", h, index(self.v_dim)), e)
         output = Output(out, (*rows, e), (b, i, flat), cast(o.value, self.dtype))
         inputs = (q, k, *((mask,) if self.mask == "bool" else ()), v)

@@ -21,10 +21,12 @@ from redfuser.tile.concrete import program_at
 from tests.codegen.gpu.programs import Attention, gpu, random_inputs, softmax
 from tests.emulator.emulator import poisoned, run_program
 from tests.emulator.library import needs_compiler
+from tests.selections import selection
 
 pytestmark = [pytest.mark.slow, needs_compiler]
 
 BATCH, LENGTH = size_of(Dim("batch", 1, 4096)), size_of(Dim("length", 1, 512))
+FEW, LONG = size_of(Dim("batch", 1, 8)), size_of(Dim("length", 1, 65536))
 
 #: One, tiles and their neighbours, several tiles.
 LENGTHS = (1, 63, 64, 65, 127, 128, 129, 300)
@@ -38,6 +40,22 @@ CASCADES = {
     "attention-causal": Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(),
     "attention-in-float32": Attention("float32", q_len=LENGTH, kv_len=LENGTH, dim=32, v_dim=32, mask="bool").cascade(),
 }
+
+
+#: Few rows over a long axis, which blocks share out.
+SHARED = {
+    "decode": Attention(q_len=1, kv_len=LONG, batch=FEW).cascade(),
+    "decode-in-bfloat16": Attention("bfloat16", heads=4, groups=2, q_len=1, kv_len=LONG).cascade(),
+    "few-queries": Attention(heads=2, q_len=16, kv_len=LONG, mask="bool").cascade(),
+    "few-queries-in-float32": Attention("float32", heads=1, q_len=16, kv_len=LONG, dim=32, v_dim=32).cascade(),
+    "few-queries-causal": Attention(heads=1, q_len=20, kv_len=LONG, mask="causal").cascade(),
+    "latent": Attention(heads=16, groups=16, q_len=1, kv_len=LONG, dim=160, v_dim=128).cascade(),
+    "softmax": softmax(2, LONG, "float32"),
+    "selection": selection(2, LONG, 4, "float32"),
+}
+
+#: One, fewer tiles than there are segments, and several tiles in a segment.
+SHARED_LENGTHS = (1, 65, 300, 2000)
 
 
 def built(builder: Builder, cascade: Cascade, target: str) -> tuple[TileProgram, GpuProgram]:
@@ -78,17 +96,31 @@ def test_one_kernel_is_right_at_every_size(name: str, target: str, builder: Buil
     program, kernels = built(builder, CASCADES[name], target)
     assert len(kernels.kernels) == 1 and kernels.dims, "one kernel for all sizes"
     for length in LENGTHS:
-        sizes = {"batch": 3, "length": length}
-        known = program_at(program, sizes)
-        inputs = random_inputs(at_sizes(CASCADES[name], sizes), length)
-        outputs = {tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in known.outputs}
-        given = {dim.name: np.array(sizes[dim.name], "int32") for dim in kernels.dims}
-        run_program(kernels_at(kernels, sizes), {**inputs, **outputs, **given})
-        exact, rounded = interpret(known, inputs, "float64"), interpret(known, inputs)
-        for tensor in known.outputs:
-            rule = "tf32" if tensor.dtype == "float32" else tensor.dtype
-            accuracy = compare(outputs[tensor.name], exact[tensor.name], rounded[tensor.name], rule)
-            assert accuracy.passed, f"{tensor.name} at {sizes}: {accuracy}"
+        check_at(CASCADES[name], program, kernels, {"batch": 3, "length": length})
+
+
+def check_at(cascade: Cascade, program: TileProgram, kernels: GpuProgram, sizes: Mapping[str, int]) -> None:
+    """Run in the emulator for some sizes, and apply the accuracy rule."""
+    known = program_at(program, sizes)
+    inputs = random_inputs(at_sizes(cascade, sizes), sizes["length"])
+    outputs = {tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in known.outputs}
+    given = {dim.name: np.array(sizes[dim.name], "int32") for dim in kernels.dims}
+    run_program(kernels_at(kernels, sizes), {**inputs, **outputs, **given})
+    exact, rounded = interpret(known, inputs, "float64"), interpret(known, inputs)
+    for tensor in known.outputs:
+        rule = "tf32" if tensor.dtype == "float32" else tensor.dtype
+        accuracy = compare(outputs[tensor.name], exact[tensor.name], rounded[tensor.name], rule)
+        assert accuracy.passed, f"{tensor.name} at {dict(sizes)}: {accuracy}"
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize("name", SHARED)
+def test_blocks_share_out_a_long_axis_of_open_size(name: str, target: str, builder: Builder) -> None:
+    program, kernels = built(builder, SHARED[name], target)
+    assert program.schedule.strategy == "multi-segment" and program.schedule.segments > 2
+    places = max((r.rank.extent for r in SHARED[name].reductions if r.rank is not None), default=1)
+    for length in (n for n in SHARED_LENGTHS if n >= places):
+        check_at(SHARED[name], program, kernels, {"batch": 2, "length": length})
 
 
 def test_copies_by_tensor_map_follow_the_sizes(builder: Builder) -> None:

@@ -94,25 +94,29 @@ ROWS, LENGTH = size_of(Dim("rows", 1, 65536)), size_of(Dim("length", 1, 65536))
 
 @pytest.mark.parametrize("target", ["h800", "a10"])
 @pytest.mark.parametrize(
-    "cascade",
+    ("cascade", "strategy"),
     [
-        softmax(ROWS, 300, "float16"),
-        softmax(8, LENGTH, "float16"),
-        Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(),
-        Attention(q_len=1, kv_len=LENGTH).cascade(),
+        (softmax(ROWS, 300, "float16"), "resident"),
+        (softmax(ROWS, LENGTH, "float16"), "single-segment"),
+        (Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(), "single-segment"),
+        (softmax(2, LENGTH, "float16"), "multi-segment"),
+        (Attention(q_len=1, kv_len=LENGTH).cascade(), "multi-segment"),
+        (Attention(q_len=1, kv_len=LENGTH, batch=size_of(Dim("few", 1, 8))).cascade(), "multi-segment"),
+        (Attention(q_len=1, kv_len=LENGTH, batch=ROWS).cascade(), "single-segment"),
+        (selection(1, LENGTH, 50, "float32"), "multi-segment"),
     ],
-    ids=["rows", "axis", "causal", "decode"],
+    ids=["rows", "both", "causal", "few-rows", "decode", "decode-of-few", "decode-of-many", "selection"],
 )
-def test_open_sizes_get_one_segment_and_nothing_whole(cascade: Cascade, target: str) -> None:
+def test_open_sizes_are_held_in_tiles_and_shared_out_where_rows_are_few(
+    cascade: Cascade, strategy: str, target: str
+) -> None:
     found = candidates(cascade, derive(cascade), gpu(target))
-    assert found and all(schedule.segments == 1 for schedule in found)
+    assert found[0].strategy == strategy and (found[0].segments > 1) == (strategy == "multi-segment")
     options = [dict(schedule.options) for schedule in found]
-    assert not any("skip-hidden" in option or MERGE_ROWS in option for option in options)
+    assert not any("skip-hidden" in option for option in options)
     if is_symbolic(cascade.axis.extent):
-        assert all(schedule.strategy == "single-segment" for schedule in found)
+        assert all(schedule.strategy != "resident" for schedule in found)
         assert target == "h800" or max(option["stages"] for option in options) <= 1
-    else:
-        assert found[0].strategy == "resident", "as for known rows"
 
 
 def test_open_sizes_are_told_with_the_choice() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redfuser.binding import dims_in
 from redfuser.cascade.model import IDENTITIES
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
@@ -15,7 +16,7 @@ from redfuser.codegen.gpu.emission.products import write_contract
 from redfuser.codegen.gpu.emission.reductions import write_reduce
 from redfuser.codegen.gpu.emission.script import Lines
 from redfuser.codegen.refusal import Refused
-from redfuser.expr import Expr, Op, loads, number
+from redfuser.expr import Expr, Op, axes_of, loads, number
 from redfuser.extents import divide, most
 from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
@@ -158,11 +159,17 @@ def _stream(block: Block, stream: Stream) -> None:
 
 
 def _bound(block: Block, bound: Expr, name: str) -> str:
-    """Text of a stream's bound; one that is read from memory gets a name."""
+    """Text of a stream's bound; one that is read from memory, or worked out from open sizes, gets a name.
+
+    The latter as a variable: TileLang would repeat the formula in every index, and spill what it takes.
+    """
     text = block.bounds.text(bound)
-    if not loads(bound):
+    worked_out = bool(axes_of(bound) and dims_in(bound))
+    if not loads(bound) and not worked_out:
         return text
     unique = block.names.new(name)
+    if worked_out:
+        block.lines.add(f'{unique} = T.alloc_var("int32")')
     block.lines.add(f"{unique} = {text}")
     return unique
 

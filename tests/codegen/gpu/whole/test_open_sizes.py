@@ -118,3 +118,28 @@ def test_a_bundle_wants_sizes(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(DynamicShapeError, match="'batch', 'length' of the model is open") as caught:
         bundle_model(bert, CompileOptions(load_target("h800")), tmp_path / "bundle", Silent())
     assert caught.value.hint == "give --dim batch=N --dim length=N"
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", CAPABILITY)
+def test_blocks_share_out_the_keys_of_a_decoder(target: str, recorder: Recorder, tmp_path: Path) -> None:
+    build = Builder("decode")
+    heads = ("batch", 2)
+    q, k, v = (
+        build.input("q", (*heads, 1, 64)),
+        build.input("k", (*heads, "n", 64)),
+        build.input("v", (*heads, "n", 64)),
+    )
+    scores = build.node("MatMul", q, build.node("Transpose", k, perm=[0, 1, 3, 2]))
+    build.output(build.node("MatMul", build.node("Softmax", scores, axis=-1), v), (*heads, 1, 64), name="o")
+    onnx.save(build.model(), tmp_path / "decode.onnx")
+    output, dims = tmp_path / "out", {"batch": DimRange(1, 4), "n": DimRange(1, 65536)}
+    artifact = library.compile(tmp_path / "decode.onnx", target=target, output=output, dims=dims, strict=True)
+    assert [entry.strategy for entry in artifact.report.cascades] == ["multi-segment"]
+    emulator = emulating(sources_of(output), recorder, tmp_path / "emulation")
+    for batch, size in ((1, 1), (3, 700)):
+        sizes = ("--dim", f"batch={batch}", "--dim", f"n={size}")
+        given = ("--model", tmp_path / "decode.onnx", "--device", "cuda", *sizes)
+        done = emulator.redfuser("verify", output, *given, capability=CAPABILITY[target])
+        assert done.code == 0 and "PASSED" in done.output, done.output
+        assert len(done.of("launch")) == 2, "each segment, and what merges them"

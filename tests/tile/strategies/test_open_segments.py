@@ -1,0 +1,76 @@
+"""Several segments of an axis whose size is open: as many whatever the size, some empty where it is short."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from redfuser.algebra import derive
+from redfuser.binding import at_sizes
+from redfuser.cascade.model import Cascade
+from redfuser.expr import axis
+from redfuser.extents import Dim, size_of
+from redfuser.tile import Schedule, build, interpret, verify
+from redfuser.tile.concrete import program_at
+from redfuser.tile.strategies.multi_segment import Segments
+from tests.cascade.reference import evaluate_cascade
+from tests.selections import routing, selection
+from tests.tile.build import ROW, Attention, Rows, random_inputs
+
+LENGTH = size_of(Dim("length", 1, 4096))
+ROWS = Rows(ROW, axis("l", LENGTH))
+
+CASCADES = {
+    "attention": Attention(kv_len=LENGTH).cascade(),
+    "one-query": Attention(q_len=1, kv_len=LENGTH, mask="none", guard=True).cascade(),
+    "causal": Attention(q_len=9, kv_len=LENGTH, mask="causal").cascade(),
+    "selection": selection(3, LENGTH, 4, "float32"),
+    "routing": routing(3, LENGTH, 2),
+    **{
+        name: getattr(ROWS, name)()
+        for name in ("softmax", "logsumexp", "variance", "layer_norm", "absmax_scaled", "two_softmaxes")
+    },
+}
+
+#: One; fewer than there are segments; a tile and its neighbours; one tile a segment and more.
+LENGTHS = (1, 2, 3, 4, 5, 9, 19, 20, 21, 43)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["plain", "minus-infinity"])
+@pytest.mark.parametrize("name", CASCADES)
+def test_merged_segments_are_the_whole(name: str, hidden: bool) -> None:
+    cascade = CASCADES[name]
+    program = build(cascade, derive(cascade), Schedule("multi-segment", (("i", 2), (cascade.axis.name, 4)), 5))
+    verify(program)
+    places = max((r.rank.extent for r in cascade.reductions if r.rank is not None), default=1)
+    for length in (n for n in LENGTHS if n >= places):
+        sizes = {"length": length}
+        known = at_sizes(cascade, sizes)
+        inputs = random_inputs(known, length)
+        if hidden:
+            for given in (inputs[name] for name in ("x", "mask") if name in inputs):
+                given[..., : length // 2] = -np.inf
+        actual = interpret(program_at(program, sizes), inputs, "float64")
+        for output, expected in evaluate_cascade(known, inputs).items():
+            message = f"{output} at {length}\n{program}"
+            np.testing.assert_allclose(actual[output], expected, rtol=1e-12, atol=1e-13, err_msg=message)
+
+
+def test_as_many_segments_whatever_the_size() -> None:
+    segments = Segments.cut(LENGTH, 5, 4)
+    assert segments.axis.extent == 5 and str(segments.tiles) == "((length + 19) // 20)"
+    assert [str(bound) for bound in segments.bounds(LENGTH)] == [
+        "min(((segment * ((length + 19) // 20)) * 4), length)",
+        "min((((segment + 1) * ((length + 19) // 20)) * 4), length)",
+    ]
+
+
+def rows_of_workspaces(cascade: Cascade) -> set[str]:
+    program = build(cascade, derive(cascade), Schedule("multi-segment", ((cascade.axis.name, 4),), 5))
+    verify(program)
+    return {str(tensor.shape[1]) for tensor in program.workspaces}
+
+
+def test_states_of_open_rows_take_memory_of_open_size() -> None:
+    batch = size_of(Dim("batch", 1, 64))
+    assert rows_of_workspaces(Rows(axis("i", batch), axis("l", LENGTH)).logsumexp()) == {"batch"}
