@@ -14,6 +14,7 @@ from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.phases import PhaseWriter
 from redfuser.codegen.cpu.lowering.uncached import uncached
 from redfuser.codegen.cpu.machine import Machine
+from redfuser.codegen.cpu.values.access import rank
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.types import in_memory
 from redfuser.expr import PAIR, Tensor
@@ -51,7 +52,8 @@ def generate(program: TileProgram, target: CpuTarget, packed: Collection[Tensor]
     sizes = {product.right.tensor: product.panels.size for product in products if product.right.tensor in packed}
     declared = {t: _declare(builder, replace(t, shape=(sizes[t],)) if t in sizes else t) for t in parameters}
     declared |= {tensor: _allocate(builder, tensor, tensor in factors) for tensor in program.workspaces}
-    arrays = {tensor: _view(builder, array) for tensor, array in declared.items()}
+    whole = factors | {product.right.tensor for product in products}
+    arrays = {t: _view(builder, array, len(array.shape) if t in whole else rank(t)) for t, array in declared.items()}
     bytes_ = _byte_products(builder, products, arrays, machine, packed) if products else None
     for phase in program.phases:
         past = uncached(phase, program.phases, program.outputs, machine)
@@ -104,13 +106,13 @@ def _byte_products(
     return ByteProducts.prepare(builder, products, flat, pitches, machine, packed)
 
 
-def _view(builder: Builder, array: Array) -> Array:
-    """The array itself, or the same memory as the type it is accessed with."""
+def _view(builder: Builder, array: Array, dimensions: int) -> Array:
+    """The array itself, or the same memory as the type it is accessed with, and with its first dimensions alone."""
     from tvm.tirx import DeclBuffer, decl_buffer
 
     dtype = in_memory(str(array.dtype))
-    if dtype == str(array.dtype):
+    if dtype == str(array.dtype) and dimensions == len(array.shape):
         return array
-    view = decl_buffer(array.shape, dtype, builder.unique(f"{array.name}_bits"), data=array.data)
+    view = decl_buffer(array.shape[:dimensions], dtype, builder.unique(f"{array.name}_view"), data=array.data)
     builder.emit(DeclBuffer(view))
     return view

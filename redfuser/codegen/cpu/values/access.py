@@ -31,7 +31,8 @@ class Access:
     Args:
         builder: where statements go.
         layouts: on-chip buffers.
-        arrays: storage of on-chip buffers (flat) and of tensors in memory (in their shape).
+        arrays: storage of on-chip buffers (flat) and of tensors in memory (in their shape, or in the first
+            :func:`rank` dimensions of it).
         uncached: tensors in memory that are written past the caches.
     """
 
@@ -79,7 +80,7 @@ class Access:
             return shuffle([self.in_memory(node, region.element(n), evaluate) for n in lanes], lanes)
         if where is None:
             pairs = zip(node.indices, node.tensor.shape, strict=True)
-            where = [self._clipped(i, n, region, evaluate) for i, n in pairs]
+            where = [self._clipped(i, n, region, evaluate) for i, n in pairs][: len(self.arrays[node.tensor].shape)]
         return decoded(BufferLoad(self.arrays[node.tensor], where), node.tensor.dtype)
 
     def put_in_memory(self, tensor: Tensor, indices: Sequence[Expr], region: Region, value: PrimExpr) -> None:
@@ -111,8 +112,9 @@ class Access:
         from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
 
         points = region.points()
-        where = [self.builder.index(substitute(i, points)) for i in item.indices]
-        element = address_of(BufferLoad(self.arrays[item.tensor], where))
+        array = self.arrays[item.tensor]
+        where = [self.builder.index(substitute(i, points)) for i in item.indices][: len(array.shape)]
+        element = address_of(BufferLoad(array, where))
         kind, level, data = (const(n, "int32") for n in (int(item.write), 3 if item.nearest else 2, 1))
         self.builder.emit(Evaluate(call_llvm_intrin("void", "llvm.prefetch", element, kind, level, data)))
 
@@ -121,7 +123,7 @@ class Access:
         if not all(arithmetic(i) and _inside(i, extent) for i, extent in zip(indices, tensor.shape, strict=True)):
             return None
         points = region.points()
-        forms = [linear(substitute(i, points)) for i in indices]
+        forms = [linear(substitute(i, points)) for i in indices][: len(self.arrays[tensor].shape)]
         lane = region.lane
         for dimension, form in enumerate(forms):
             varying = [(atom, c) for atom, c in form.terms if lane is not None and lane in axes_of(atom)]
@@ -137,6 +139,12 @@ class Access:
         if not loads(position) and _inside(position, extent):
             return value
         return Max(Min(value, self.builder.index(index(extent - 1))), self.builder.number(0))
+
+
+def rank(tensor: Tensor) -> int:
+    """How many dimensions are left without the last ones of one element: vectors run along the last that is left."""
+    wide = (place for place, extent in enumerate(tensor.shape, 1) if extent != 1)
+    return max(wide, default=min(1, len(tensor.shape)))
 
 
 def _aligned(ramp: PrimExpr, lanes: int) -> bool:
