@@ -21,7 +21,7 @@ def integer_product(
         a_zero: one for all, or one for each row.
         b_zero: one for all, or one for each column.
     """
-    known = all(isinstance(n, int) for n in (*extents_of(a), *extents_of(b)))
+    known = all(isinstance(n, int) for n in (extents_of(a)[-1], *extents_of(b)))
     if not known or rank_of(a) < 2 or rank_of(b) != 2 or extents_of(a)[-1] == 0:
         left, right = (_less_zero(bb, *item) for item in ((a, a_zero, True), (b, b_zero, False)))
         return bb.emit(R.matmul(left, right, out_dtype="int32"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from redfuser.codegen.cpu.bytes.block import Block
+from redfuser.codegen.cpu.bytes.block import NOTHING, Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP
 from redfuser.codegen.cpu.values.builder import Builder
@@ -25,8 +25,11 @@ PART = 8
 #: Bytes of a tile.
 TILE = ROWS * STEP
 
-#: Words of a tile configuration: palette 1; eight tiles of 64 bytes a row; of 16 rows.
+#: Words of a tile configuration: palette 1; eight tiles of 64 bytes a row; of 16 rows, a byte for each tile.
 CONFIGURATION = {0: 1, **dict.fromkeys(range(4, 8), 64 << 16 | 64), 12: 0x10101010, 13: 0x10101010}
+
+#: Words of the rows of tiles, and which bytes of them are those of sums and of the left factor.
+HEIGHTS = {12: 0x01010101, 13: 0x00000101}
 
 
 class Tiles:
@@ -39,23 +42,51 @@ class Tiles:
         self.length = -(-block.steps // self.parts)
 
     def write(self) -> None:
-        """All squares; of each pair of panels one part after another, for all rows."""
+        """All squares; rows that fill no tile by themselves, in lower tiles."""
+        builder, count = self.builder, self.block.count
+        if count is None:
+            self._configure()
+            self._write_squares(-(-self.block.rows // ROWS))
+        else:
+            tiles, rest = (op(name, count, index(ROWS)) for name in ("floordiv", "floormod"))
+            if self.block.rows >= ROWS:
+                self._configure()
+                self._write_squares(self.block.rows // ROWS, tiles)
+            with builder.when(builder.index(rest) > builder.number(0)):
+                self._configure(rest)
+                self._write_squares(1, first=tiles)
+        self._call("tilerelease")
+
+    def _write_squares(self, most: int, tiles: Expr | None = None, first: Expr = NOTHING) -> None:
+        """Those of some tiles of rows; of each pair of panels one part after another, for all rows.
+
+        Args:
+            most: tiles.
+            tiles: how many there are, where it is known on the call only.
+            first: of them.
+        """
         builder, block = self.builder, self.block
-        self._configure()
         for panel, panels in cuts(builder, "panel", block.panels, 2):
             with builder.loop("part", self.parts) as part:
                 ahead = self._next(panel, panels, part) if block.far else None
-                for row, rows in cuts(builder, "row_tile", -(-block.rows // ROWS), 2):
-                    self._square(row, rows, panel, panels, part, ahead)
-        self._call("tilerelease")
+                for row, rows in cuts(builder, "row_tile", most, 2, tiles):
+                    self._square(op("add", first, row), rows, panel, panels, part, ahead)
 
-    def _configure(self) -> None:
-        """Load the shape of all tiles; it holds for the thread that runs this."""
+    def _configure(self, height: Expr | None = None) -> None:
+        """Load the shape of all tiles; it holds for the thread that runs this.
+
+        Args:
+            height: rows of tiles of sums and of the left factor, where they aren't 16.
+        """
         from tvm.tirx import BufferLoad, address_of, const
 
         shapes = self.builder.allocate("tile_shapes", 16, "int32")
         for word in range(16):
-            self.builder.store(shapes, self.builder.number(word), const(CONFIGURATION.get(word, 0), "int32"))
+            value = const(CONFIGURATION.get(word, 0), "int32")
+            if height is not None and word in HEIGHTS:
+                fewer = const(ROWS, "int32") - self.builder.index(height).astype("int32")
+                value = value - fewer * const(HEIGHTS[word], "int32")
+            self.builder.store(shapes, self.builder.number(word), value)
         self._call("ldtilecfg", address_of(BufferLoad(shapes, [self.builder.number(0)])))
 
     def _next(self, panel: Expr, panels: int, part: Expr) -> list[Expr]:
@@ -71,7 +102,8 @@ class Tiles:
     def _prefetch(self, row: Expr, step: Expr, ahead: Sequence[Expr]) -> None:
         """This step's share of bringing the next part to the second-level cache, while there is much to compute."""
         builder, block = self.builder, self.block
-        steps = -(-block.rows // (2 * ROWS)) * self.length
+        rows = block.rows if block.count is None else -(-block.rows // 2)
+        steps = -(-rows // (2 * ROWS)) * self.length
         lines = -(-self.length * ROWS // steps)
         number = op("add", op("mul", op("floordiv", row, index(2)), index(self.length)), step)
         for first in ahead:

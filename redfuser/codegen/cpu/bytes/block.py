@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from redfuser.codegen.cpu.bytes.matrix import Matrix
+from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import Expr, index
 
 #: Of the depth was summed before.
@@ -16,14 +18,16 @@ class Block:
     """``sums = left · right``, or ``sums += left · right`` where something was summed before.
 
     Args:
-        left: int8 or uint8, rows × depth. Rows up to the next multiple of 16, and columns up to the next of 64, may
-            hold anything, but must be readable where AMX is used.
+        left: int8 or uint8, rows × depth. Columns up to the next multiple of 64 may hold anything, but must be
+            readable. So must rows up to the next multiple of 16 where AMX is used and there is no count.
         right: packed as :class:`redfuser.codegen.cpu.bytes.panels.Panels` says; the pitch is a panel's size.
-        sums: int32, rows × 16·panels; has room for rows up to the next multiple of 16.
-        rows, panels: of this block.
+        sums: int32, rows × 16·panels; has room for rows up to the next multiple of 16 where there is no count.
+        rows: of this block, or the most it may have.
+        panels: of this block.
         steps: tiles along the depth.
         before: 0 where nothing was summed before.
         far: whether ``right`` comes from memory, and what follows it is needed next.
+        count: rows, where their number is known on the call only; no other is read or written.
     """
 
     left: Matrix
@@ -34,6 +38,11 @@ class Block:
     steps: int
     before: Expr = NOTHING
     far: bool = False
+    count: Expr | None = None
+
+    def each_row(self, builder: Builder, name: str = "row") -> AbstractContextManager[Expr]:
+        """A loop over the rows."""
+        return builder.loop(name, self.rows, "serial", None if self.count is None else builder.index(self.count))
 
     @property
     def signs(self) -> str:

@@ -46,11 +46,33 @@ class Matrix:
         return op("add", op("add", self.start, op("mul", row, index(self.pitch))), column)
 
 
-def cuts(builder: Builder, name: str, total: int, size: int) -> Iterator[tuple[Expr, int]]:
-    """Parts of ``range(total)`` in a loop, and what is left after it: (first, how many), the latter a constant."""
+def cuts(builder: Builder, name: str, total: int, size: int, count: Expr | None = None) -> Iterator[tuple[Expr, int]]:
+    """Parts of ``range(total)`` in a loop, and what is left after it: (first, how many), the latter a constant.
+
+    Args:
+        size: of a part; a power of two where there is a count.
+        count: how many there are, up to ``total``, where it is known on the call only: what is left after whole parts
+            is a half of one, a quarter, …, as its number says in binary.
+    """
+    if count is not None:
+        yield from _binary_cuts(builder, name, total, size, count)
+        return
     full, rest = divmod(total, size)
     if full:
         with builder.loop(name, full) as number:
             yield op("mul", number, index(size)), size
     if rest:
         yield index(full * size), rest
+
+
+def _binary_cuts(builder: Builder, name: str, total: int, size: int, count: Expr) -> Iterator[tuple[Expr, int]]:
+    if total >= size:
+        whole = builder.index(op("floordiv", count, index(size)))
+        with builder.loop(name, total // size, "serial", whole) as number:
+            yield op("mul", number, index(size)), size
+    while size > 1:
+        done = op("mul", op("floordiv", count, index(size)), index(size))
+        size //= 2
+        if total >= size:
+            with builder.when(builder.index(op("sub", count, done)) >= builder.number(size)):
+                yield done, size

@@ -51,10 +51,10 @@ class Pairs:
             first = op("mul", part, index(self.length))
             even = self.parts * self.length == block.steps
             steps = None if even else builder.index(op("min", op("sub", index(block.steps), first), index(self.length)))
-            with builder.loop("row", block.rows) as row, builder.loop("step", self.length, "serial", steps) as step:
+            with block.each_row(builder) as row, builder.loop("step", self.length, "serial", steps) as step:
                 self._widen(wide, row, op("add", first, step), step)
             with builder.loop("panel", block.panels) as panel:
-                for row, rows in cuts(builder, "row_tile", block.rows, HEIGHT):
+                for row, rows in cuts(builder, "row_tile", block.rows, HEIGHT, block.count):
                     self._tile(wide, row, rows, panel, first, steps)
 
     def _widen(self, wide: Matrix, row: Expr, step: Expr, here: Expr) -> None:

@@ -39,14 +39,14 @@ class Vectors:
         builder, block = self.builder, self.block
         initial = self._row_sums() if block.signs in SHIFT else None
         for panel, panels in cuts(builder, "panel", block.panels, 2):
-            for row, rows in cuts(builder, "row", block.rows, HEIGHT):
+            for row, rows in cuts(builder, "row", block.rows, HEIGHT, block.count):
                 self._tile(row, rows, panel, panels, initial)
 
     def _row_sums(self) -> Array:
         """What every sum of a row starts from."""
         builder, block = self.builder, self.block
         start = builder.allocate("row_start", block.rows, "int32")
-        with builder.loop("row", block.rows) as row:
+        with block.each_row(builder) as row:
             (total,) = self._zeros(1, 1)
             with builder.loop("step", block.steps) as step:
                 data = self._bytes(block.left.at(builder, row, op("mul", step, index(STEP)), STEP))

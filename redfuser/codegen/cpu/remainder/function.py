@@ -93,11 +93,12 @@ def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[
     parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
     product, factor = plan.product, None
     packing: Packing | BytePacking | None = None
-    integer = recognise_bytes(product, target) if product is not None else None
+    integer = None
     if product is not None:
         tiling = choose_tiling(product, target)
         constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
         known_now = is_constant(product, constants) and len(loads(product.right)) == 1
+        integer = recognise_bytes(product, target, known_now)
         together = PAIR if known_now and multiplies_pairs(product, tiling, target) else 1
         floats = plan_packing(product, tiling, "packed", known_now, together)
         packing = integer.packing if integer is not None else floats

@@ -18,6 +18,7 @@ from redfuser.codegen.cpu.remainder.products.contraction import Contraction
 from redfuser.codegen.cpu.remainder.products.heights import height_ranges
 from redfuser.codegen.cpu.remainder.products.multipliers import multiplier_of
 from redfuser.codegen.cpu.remainder.products.packing import Packing
+from redfuser.codegen.cpu.remainder.products.tasks import digits, product_of
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.expr import Axis, Expr, Op, Tensor, index, op, walk
@@ -107,9 +108,9 @@ class _Product:
         panels = tiling.panels(work.column.extent)
         extents = [*(index(a.extent) for a in work.outer), blocks, index(panels)]
         tasks = prod([*(a.extent for a in work.outer), most_blocks, panels])
-        known = None if needed is None else self.builder.index(_product(extents))
+        known = None if needed is None else self.builder.index(product_of(extents))
         with self.builder.loop("task", tasks, "parallel", known) as task:
-            *outer, block, self.panel = _digits(task, extents)
+            *outer, block, self.panel = digits(task, extents)
             self.places = dict(zip(work.outer, outer, strict=True))
             self.places[work.column] = self._start("column", self.panel, tiling.width, work.column)
             self.copy = self._array("copy", tiling.rows) if self._is_long() else None
@@ -240,19 +241,3 @@ class _Product:
 
     def _put(self, array: Tensor, row: Expr, vector: Expr, value: PrimExpr) -> None:
         self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)
-
-
-def _digits(number: Expr, extents: Sequence[Expr]) -> list[Expr]:
-    """A number in mixed radix, most significant digit first."""
-    found = []
-    for extent in reversed(extents):
-        found.append(linear(op("floormod", number, extent)).expr())
-        number = linear(op("floordiv", number, extent)).expr()
-    return found[::-1]
-
-
-def _product(extents: Sequence[Expr]) -> Expr:
-    total: Expr = index(1)
-    for extent in extents:
-        total = op("mul", total, extent)
-    return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,9 @@ from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.products.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.tasks import digits, product_of
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, index, op, substitute
-from redfuser.extents import is_symbolic
+from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 from redfuser.targets import CpuTarget
 
@@ -74,23 +76,35 @@ class ByteProduct:
     packing: BytePacking
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether blocks have the rows that there are and no others: of an open number, or of one row."""
+        return is_symbolic(self.work.row.extent) or self.work.row.extent == 1
+
+    @property
     def in_place(self) -> bool:
         """Whether tiles of the left factor can be read where it lies: they never reach beyond it."""
-        return self.work.row.extent >= ROWS and self.over.extent % STEP == 0
+        return (self.counts_rows or self.work.row.extent >= ROWS) and self.over.extent % STEP == 0
 
 
-def recognise_bytes(work: Contraction, target: CpuTarget) -> ByteProduct | None:
-    """The contraction as one of bytes; None where it isn't, or the processor has no instructions for it."""
+def recognise_bytes(work: Contraction, target: CpuTarget, is_known: bool) -> ByteProduct | None:
+    """The contraction as one of bytes; None where it isn't, or the processor has no instructions for it.
+
+    Args:
+        is_known: whether the right factor is known now: on the call, too few rows don't repay packing it.
+    """
     left, right = _byte_load(work.left), _byte_load(work.right)
     if not target.multiplies_bytes or left is None or right is None or len(work.reduced) != 1:
         return None
-    if any(is_symbolic(a.extent) for a in (*work.outer, work.row, work.column, *work.reduced)):
+    if any(is_symbolic(a.extent) for a in (work.column, *work.reduced)):
+        return None
+    few = work.row.extent == 1 or any(is_symbolic(a.extent) for a in (*work.outer, work.row))
+    if few and not is_known:
         return None
     (over,), row, column = work.reduced, work.row, work.column
     left_form, right_form = linear(left.indices[0]), linear(right.indices[0])
     rows_adjacent = stride(left_form, over) == 1 and all(isinstance(a, Axis) for a, _ in left_form.terms)
     own = {a for a, _ in right_form.terms} <= {over, column} and stride(right_form, column) == 1
-    if not rows_adjacent or not own or column.extent < COLUMNS or row.extent == 1:
+    if not rows_adjacent or not own or column.extent < COLUMNS:
         return None
     width = next((n for n in range(BLOCK_COLUMNS, 0, -COLUMNS) if column.extent % n == 0), COLUMNS)
     panels = Panels(over.extent, column.extent, width)
@@ -119,11 +133,15 @@ class _Writer:
         self.panels = product.packing.panels
         self.granted = request_tiles(self.builder) if target.has_tiles else None
         self.has_vnni = target.has_vnni
-        tall = min(BLOCK_ROWS, self.work.row.extent)
-        self.rows = tall // ROWS * ROWS if tall >= ROWS else tall
+        tall = min(BLOCK_ROWS, most(self.work.row.extent))
+        self.rows = tall if product.counts_rows or tall < ROWS else tall // ROWS * ROWS
+        self.count: Expr | None = None
 
     def write(self, is_packed: bool) -> None:
-        """Blocks of rows by blocks of columns; the last ones end with the matrix."""
+        """Blocks of rows by blocks of columns; the last ones end with the matrix.
+
+        Where rows are counted, blocks have about as many each, and the last one what is left.
+        """
         packing, work, builder = self.product.packing, self.work, self.builder
         if is_packed:
             packed = self.kernel.arrays[packing.tensor]
@@ -132,16 +150,34 @@ class _Writer:
             first = index(linear(packing.value.indices[0]).constant)
             source = Matrix(self.kernel.arrays[packing.value.tensor], first, packing.pitch)
             write_packing(builder, source, packed, self.panels)
-        row_blocks = -(-work.row.extent // self.rows)
+        row_blocks = -(-most(work.row.extent) // self.rows)
         column_blocks = len(self.panels.starts) * COLUMNS // self.panels.block
-        extents = [*(a.extent for a in work.outer), row_blocks, column_blocks]
-        count = int(np.prod(extents))
-        with builder.loop("task", count, "parallel" if count > 1 else "serial") as task:
-            *outer, row, column = _digits(task, extents)
+        blocks: Expr = index(row_blocks)
+        if is_symbolic(work.row.extent) and row_blocks > 1:
+            needed = op("floordiv", index(work.row.extent + self.rows - 1), index(self.rows))
+            blocks = builder.coordinate("row_blocks", needed, row_blocks + 1)
+        extents = [*(index(a.extent) for a in work.outer), blocks, index(column_blocks)]
+        tasks = prod([*(most(a.extent) for a in work.outer), row_blocks, column_blocks])
+        is_open = any(is_symbolic(a.extent) for a in (*work.outer, work.row))
+        known = builder.index(product_of(extents)) if is_open else None
+        with builder.loop("task", tasks, "parallel" if tasks > 1 else "serial", known) as task:
+            *outer, row, column = digits(task, extents)
             places = dict(zip(work.outer, outer, strict=True))
-            places[work.row] = self._start("row", row, self.rows, work.row)
+            if self.product.counts_rows:
+                places[work.row], self.count = self._rows(row, blocks)
+            else:
+                places[work.row] = self._start("row", row, self.rows, work.row)
             places[work.column] = self._start("column", column, self.panels.block, work.column)
             self._block(places, packed, op("mul", column, index(self.panels.block // COLUMNS)))
+
+    def _rows(self, number: Expr, blocks: Expr) -> tuple[Expr, Expr]:
+        """The first row of a block, and how many it has: whole tiles, but for the last block."""
+        builder, extent = self.builder, self.work.row.extent
+        tiles = op("floordiv", index(extent + ROWS - 1), index(ROWS))
+        each = op("floordiv", op("sub", op("add", tiles, blocks), index(1)), blocks)
+        size = builder.coordinate("rows", op("mul", each, index(ROWS)), self.rows + ROWS)
+        start = builder.coordinate("row", op("mul", number, size), most(extent))
+        return start, builder.coordinate("count", op("min", size, op("sub", index(extent), start)), self.rows + 1)
 
     def _start(self, name: str, number: Expr, size: int, along: Axis) -> Expr:
         last = along.extent - size
@@ -159,9 +195,10 @@ class _Writer:
             width // COLUMNS,
             self.panels.steps,
             far=True,
+            count=self.count,
         )
         write_block(self.builder, block, self.granted, self.has_vnni)
-        with self.builder.loop("r", self.rows) as r:
+        with block.each_row(self.builder, "r") as r:
             for vector in range(width // COLUMNS):
                 self._finish(places, block.sums, r, index(vector * COLUMNS))
 
@@ -175,7 +212,8 @@ class _Writer:
             return source
         pitch = self.panels.steps * STEP
         copy = Matrix(self.builder.allocate("rows", room * pitch, product.left.dtype), index(0), pitch)
-        with self.builder.loop("r", self.rows) as r:
+        count = None if self.count is None else self.builder.index(self.count)
+        with self.builder.loop("r", self.rows, "serial", count) as r:
             for first, count in cuts(self.builder, "c", product.over.extent, STEP):
                 place = copy.place(self.builder, r, first, count)
                 self.builder.store(copy.array, place, source.at(self.builder, r, first, count))
@@ -188,12 +226,3 @@ class _Writer:
         total = self.builder.bind("total", sums.at(self.builder, row, column, COLUMNS))
         value = translator.value(work.epilogue, region, {work.total: total})
         translator.access.put_in_memory(work.target, [work.address], region, value)
-
-
-def _digits(number: Expr, extents: list[int]) -> list[Expr]:
-    """A number in mixed radix, most significant digit first."""
-    found = []
-    for extent in reversed(extents):
-        found.append(linear(op("floormod", number, index(extent))).expr())
-        number = linear(op("floordiv", number, index(extent))).expr()
-    return found[::-1]
