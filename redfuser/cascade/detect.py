@@ -48,6 +48,7 @@ class _Search:
 
     Attributes:
         taken: definitions that the cascades so far make; no other one makes them again.
+        hidden: those of them that aren't outputs.
     """
 
     def __init__(self, graph: Graph, ancestry: Ancestry, grouping: Grouping) -> None:
@@ -61,6 +62,7 @@ class _Search:
         self.home: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.taken: frozenset[str] = frozenset()
+        self.hidden: frozenset[str] = frozenset()
 
     def add(self, members: tuple[str, ...], followers: tuple[str, ...] = ()) -> None:
         """Make one cascade of a group, or several, or say why there is none."""
@@ -118,13 +120,14 @@ class _Search:
         self.home |= dict.fromkeys(members, self.cascades[-1].name)
         self.order.add(cascade, frontier)
         self.taken |= frontier.inside
+        self.hidden |= frontier.inside - {*frontier.outputs}
         return True
 
     def _assemble(self, members: tuple[str, ...], followers: tuple[str, ...]) -> tuple[Cascade, Frontier]:
         """The cascade, and how far it reaches: less far where it would wait for a cascade that waits for it."""
         for stays in (False, True):
             stop = self.taken | self._aside((*members, *followers)) if stays else self.taken
-            assembler = Assembler(self.graph, self.ancestry, members, followers, stop)
+            assembler = Assembler(self.graph, self.ancestry, members, followers, stop, self.hidden)
             cascade = assembler.build("candidate")
             loop = self.order.loop(cascade, assembler.frontier)
             if loop is None:

@@ -45,6 +45,21 @@ def test_transposed_and_reshaped_output_is_stored_in_place() -> None:
     assert str(output.indices[1]) == "((i0 * 4) + j2)"
 
 
+def test_a_cascade_reads_what_the_one_before_stores_and_nothing_behind() -> None:
+    """An attention's heads side by side, scaled by their maximum: read per head, all heads would be made twice."""
+    g = GraphBuilder()
+    o = attention(g)
+    r, c, j, k = axis("r", 5), axis("c", 8), axis("j", 5), axis("k", 8)
+    i, n = axes("z", 5, 8)
+    flat = g.define("flat", (i, n), at(o, op("floordiv", n, index(4)), i, op("floormod", n, index(4))))
+    top = g.define("top", (), at(flat, j, k), "max", (j, k))
+    shares = g.define("shares", (r, c), op("div", at(flat, r, c), at(top)))
+    before, after = detect(g.graph(shares)).cascades
+    assert [output.tensor for output in before.outputs] == list(after.inputs) == [flat]
+    read = detect(g.graph(shares, o)).cascades[1].inputs
+    assert [tensor.name for tensor in read] == ["o"]
+
+
 def test_a_detour_through_one_axis_doesnt_part_a_cascade() -> None:
     g = GraphBuilder()
     x, v = g.input("x", 2, 3, 8), g.input("v", 2, 8, 4)

@@ -34,6 +34,7 @@ class Assembler:
 
     Args:
         stop: definitions that it must not make.
+        hidden: what other cascades make and keep to themselves: a view of it is read where they store the view.
     """
 
     def __init__(
@@ -43,15 +44,17 @@ class Assembler:
         members: Sequence[str],
         followers: Sequence[str] = (),
         stop: Collection[str] = (),
+        hidden: Collection[str] = (),
     ) -> None:
         self.graph = graph
         self.ancestry = ancestry
         self.members = tuple(members)
         self.followers = tuple(followers)
-        names = tuple(name for name in candidates(graph, ancestry, members) if name not in stop)
+        self.hidden = hidden
+        names = tuple(name for name in candidates(graph, ancestry, members, hidden) if name not in stop)
         self.shared = axis("l", reduced_extent(graph.definitions[members[-1]]))
         inside = [*members, *followers]
-        plain = Expander(graph, ancestry, inside)
+        plain = Expander(graph, ancestry, inside, hidden)
         refusals: set[str] = set()
         while True:
             try:
@@ -68,7 +71,8 @@ class Assembler:
 
     def _place(self, names: Sequence[str]) -> frozenset[str]:
         """Place members, outputs and the candidate producers; the candidates that can't be are returned."""
-        self.expander = Expander(self.graph, self.ancestry, [*self.members, *self.followers, *names])
+        inside = [*self.members, *self.followers, *names]
+        self.expander = Expander(self.graph, self.ancestry, inside, self.hidden)
         self.placement = Placement(self.graph, self.members, self.shared, self.expander, self.followers)
         for name, body in self.placement.maps.items():
             self._check_sources(name, body)

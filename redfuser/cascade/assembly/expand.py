@@ -62,12 +62,19 @@ def _is_cheap(node: Expr) -> bool:
 
 
 class Expander:
-    """Expands definitions relative to the members of one cascade, and remembers which bindings it went through."""
+    """Expands definitions relative to the members of one cascade, and remembers which bindings it went through.
 
-    def __init__(self, graph: Graph, ancestry: Ancestry, members: Collection[str]) -> None:
+    Args:
+        hidden: what other cascades make and keep to themselves.
+    """
+
+    def __init__(
+        self, graph: Graph, ancestry: Ancestry, members: Collection[str], hidden: Collection[str] = ()
+    ) -> None:
         self.graph = graph
         self.ancestry = ancestry
         self.members = frozenset(members)
+        self.hidden = hidden
         self.used: set[str] = set()
         self._reaches: dict[str, bool] = {}
 
@@ -107,7 +114,8 @@ class Expander:
     def is_there(self, name: str) -> bool:
         """Whether a tensor is kept in memory, made by the cascade, or element-wise on such; else it can't be read."""
         definition = self.graph.definitions.get(name)
-        if name in self.graph.stored or name in self.members or definition is None:
+        stored = name in self.graph.stored and name not in self.hidden
+        if stored or name in self.members or definition is None:
             return True
         return not definition.is_reduction and all(map(self.is_there, self.graph.sources[name]))
 

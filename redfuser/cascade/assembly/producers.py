@@ -7,7 +7,7 @@ long matrix that all rows share, is faster as a GEMM of its own).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from redfuser.cascade.ancestry import Ancestry
@@ -41,15 +41,20 @@ class Producer:
     scale: float
 
 
-def candidates(graph: Graph, ancestry: Ancestry, members: Sequence[str]) -> tuple[str, ...]:
+def candidates(
+    graph: Graph, ancestry: Ancestry, members: Sequence[str], hidden: Collection[str] = ()
+) -> tuple[str, ...]:
     """Contractions that members read through element-wise definitions, and that nothing else reads.
 
     What they are made of must be kept in memory: the sum of squares in a norm before needs its mean, which isn't.
 
     What others read too is as far as the search goes: they also read, through it, all that lies behind. This keeps it
     local in a residual network.
+
+    Args:
+        hidden: what other cascades make and keep to themselves.
     """
-    downstream = Expander(graph, ancestry, members)
+    downstream = Expander(graph, ancestry, members, hidden)
     found: dict[str, None] = {}
     seen = set(members)
     pending = list(members)
