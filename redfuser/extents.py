@@ -145,6 +145,11 @@ def surely_less(a: Extent, b: Extent) -> bool:
     return surely_at_most(a + 1, b)
 
 
+def larger(a: Extent, b: Extent) -> Extent | None:
+    """The larger number whatever the dimensions; None where that can't be told."""
+    return b if surely_at_most(a, b) else a if surely_at_most(b, a) else None
+
+
 def divide(a: Extent, b: Extent) -> Extent | None:
     """The exact quotient; None where it is no polynomial."""
     if not isinstance(a, Size) and not isinstance(b, Size):

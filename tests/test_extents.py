@@ -17,6 +17,7 @@ from redfuser.extents import (
     common_divisor,
     dims_of,
     divide,
+    larger,
     least,
     most,
     size_of,
@@ -57,6 +58,7 @@ def test_bounds_and_proofs() -> None:
     assert surely_less(S - 1, S) and surely_at_most(S, B * S) and surely_less((B - 1) * S + S - 1, B * S)
     assert not surely_less(S, B * S) and not surely_at_most(S, B) and not surely_at_most(B, S)
     assert surely_at_most(S, 512) and not surely_at_most(S, 511)
+    assert larger(S, B * S) == larger(B * S, S) == B * S and larger(3, 4) == 4 and larger(S, 511) is None
 
 
 @given(sizes(), sizes(), st.integers(1, 8), st.integers(1, 512))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redfuser.expr import Tensor, axis, index, load, number, op
+from redfuser.extents import Dim, Extent, size_of
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Stream, Tile
 from redfuser.tile.products import split_product
 from redfuser.tile.sharing import computed, expensive, shared_values
@@ -81,6 +82,23 @@ def test_a_tile_moves_into_a_buffer_over_the_whole_axis() -> None:
     whole = Buffer(Tensor("w", (2, 8), "float32"), (R, J))
     phase = reused(FIRST, Map(whole, op("exp", A.value)), buffers=(A, whole, TOTAL))
     assert [b.tensor.shape for b in phase.buffers] == [(2, 8), (2,)]
+
+
+def test_buffers_over_an_open_axis_are_shared_where_one_is_surely_the_larger() -> None:
+    length = size_of(Dim("length", 1, 300))
+    along, rows = axis("j", length), axis("i", 4)
+    s = load(Tensor("s", (4, length), "float32"), rows, along)
+
+    def phase(first: Extent, second: Extent) -> Phase:
+        a, b = (Buffer(Tensor(name, (2, n), "float32"), (rows, along)) for name, n in (("a", first), ("b", second)))
+        total = Buffer(Tensor("total", (2,), "float32"), (rows,))
+        maps = Map(a, op("mul", s, TWO)), Map(b, op("exp", a.value))
+        stream = Stream(along, 4, (*maps, Reduce(total, "sum", b.value, along)), index(0), index(length))
+        return reuse_buffers(Phase((Tile(rows, 2),), (a, b, total), (Fill(total, 0), stream)))
+
+    assert [b.tensor.shape for b in phase(length, length).buffers] == [(2, length), (2,)]
+    assert [b.tensor.shape for b in phase(4, length + 3).buffers] == [(2, length + 3), (2,)]
+    assert len(phase(4, length).buffers) == 3
 
 
 def test_unused_buffers_are_dropped() -> None:

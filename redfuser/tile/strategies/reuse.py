@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from redfuser.expr import Axis, Expr, Load, Tensor, load, loads, transform
+from redfuser.extents import larger
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Statement, Store, Stream
 
 
@@ -56,12 +57,13 @@ def _replaces(target: Buffer, source: Buffer, here: _Touch, touches: Sequence[_T
     along = target.axes.index(here.axis)
     whole = source.tensor.shape[along] == here.axis.extent
     born_here = touches[0].stream == here.stream
-    return target.tensor.dtype == source.tensor.dtype and touches[-1] == here and (whole or born_here)
+    comparable = None not in map(larger, target.tensor.shape, source.tensor.shape)
+    return target.tensor.dtype == source.tensor.dtype and touches[-1] == here and (whole or born_here) and comparable
 
 
 def _merge(phase: Phase, target: Buffer, source: Buffer) -> Phase:
     """Put ``target``'s values into ``source``, which takes the larger shape of the two."""
-    shape = tuple(map(max, target.tensor.shape, source.tensor.shape))
+    shape = tuple(size for size in map(larger, target.tensor.shape, source.tensor.shape) if size is not None)
     merged = Buffer(Tensor(source.tensor.name, shape, source.tensor.dtype), source.axes)
     old = {target.tensor, source.tensor}
 
