@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from redfuser.cascade.reading.sizes import size_expression, variables_of_module
+from redfuser.cascade.reading.sizes import index_expression, size_expression, variables_of_module
 from redfuser.expr import Tensor
+from redfuser.tile.ir import Derived
 
 #: FuseOps merges a call with its neighbours, and miscompiles ours, unless told that it is opaque and finished.
 OPAQUE = {"op_pattern": 8, "tirx.is_scheduled": True}
@@ -28,6 +29,7 @@ class Replacement:
         outputs: variables bound in ``main`` that the kernel defines from now on.
         scratch: memory to pass after the outputs, for the time of the call.
         dims: symbolic dimensions that machine code takes, as integers after the inputs.
+        derived: how those of them that the module hasn't follow from others.
     """
 
     kernel: tvm.tirx.PrimFunc | None
@@ -36,6 +38,7 @@ class Replacement:
     outputs: tuple[relax.Var, ...]
     scratch: tuple[Tensor, ...] = ()
     dims: tuple[str, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
     def __str__(self) -> str:
         outputs = ", ".join(var.name_hint for var in self.outputs)
@@ -114,6 +117,8 @@ def _groups(
 def _call(
     each: Replacement, kernel: tvm.ir.GlobalVar | None, variables: Mapping[str, tvm.tirx.Var]
 ) -> list[relax.Binding]:
+    derived = {item.dim.name: index_expression(item.value, variables) for item in each.derived}
+    variables = {**variables, **derived}
     infos = [*(var.struct_info for var in each.outputs), *(_info(tensor, variables) for tensor in each.scratch)]
     inputs, wanted = list(each.inputs), infos if len(infos) > 1 else infos[0]
     if kernel is None or each.kernel is None:

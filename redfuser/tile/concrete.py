@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redfuser.binding import at_sizes, dims_in
+from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Expr, Load, Tensor, transform
 from redfuser.extents import Dim
-from redfuser.tile.ir import Buffer, Stream, Tile, TileProgram
+from redfuser.tile.ir import Buffer, Derived, Stream, Tile, TileProgram
 
 #: Sizes that are tried in turn: they leave something over from every tile.
 UNEVEN = (7, 5, 3)
@@ -21,15 +22,21 @@ def program_at(program: TileProgram, sizes: Mapping[str, int]) -> TileProgram:
     """A program where symbolic dimensions have these sizes; tiles are no larger than their axes then.
 
     Args:
-        sizes: of every dimension that occurs, by its name.
+        sizes: of every dimension that occurs and isn't derived, by its name.
     """
     if not dims_in(program):
         return program
-    bound = at_sizes(program, sizes)
+    bound = at_sizes(program, with_derived(sizes, program.derived))
     buffers = [buffer for phase in bound.phases for buffer in phase.buffers]
     smaller = {buffer.tensor: _clamped(buffer).tensor for buffer in buffers}
     clamped: TileProgram = _rewritten(bound, smaller)
     return clamped
+
+
+def with_derived(sizes: Mapping[str, int], derived: Sequence[Derived]) -> dict[str, int]:
+    """Sizes, with those of dimensions that follow from them; one that is given stays."""
+    values = {item.dim.name: item.value for item in derived if item.dim.name not in sizes}
+    return {**sizes, **{name: int(evaluate(at_sizes(value, sizes), {}, {})) for name, value in values.items()}}
 
 
 def trial_sizes(program: TileProgram) -> list[dict[str, int]]:

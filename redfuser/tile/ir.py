@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from redfuser.expr import Axis, Expr, Tensor, load
-from redfuser.extents import is_symbolic, most
+from redfuser.extents import Dim, is_symbolic, most
 
 
 @dataclass(frozen=True)
@@ -194,6 +194,22 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Derived:
+    """A dimension of a program alone, worked out on the call: results don't depend on it, the work's division does.
+
+    Args:
+        dim: its name and range.
+        value: follows from other dimensions.
+    """
+
+    dim: Dim
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"{self.dim} = {self.value}"
+
+
+@dataclass(frozen=True)
 class TileProgram:
     """A kernel before code generation.
 
@@ -203,6 +219,7 @@ class TileProgram:
         workspaces: tensors in memory that live between phases only.
         phases: run one after another.
         schedule: the choices this program embodies.
+        derived: open dimensions that the caller doesn't give.
     """
 
     name: str
@@ -211,6 +228,7 @@ class TileProgram:
     workspaces: tuple[Tensor, ...]
     phases: tuple[Phase, ...]
     schedule: Schedule = field(default_factory=lambda: Schedule("single-segment"))
+    derived: tuple[Derived, ...] = ()
 
     def __str__(self) -> str:
         """One line for each declaration and statement, bodies indented: stable, for goldens, dumps and people."""
@@ -218,6 +236,7 @@ class TileProgram:
         lines += [f"  input {tensor}" for tensor in self.inputs]
         lines += [f"  output {tensor}" for tensor in self.outputs]
         lines += [f"  workspace {tensor}" for tensor in self.workspaces]
+        lines += [f"  size {item}" for item in self.derived]
         for number, phase in enumerate(self.phases):
             lines.append(f"  phase {number} grid({', '.join(map(str, phase.grid))})")
             lines += [f"    buffer {buffer}" for buffer in phase.buffers]

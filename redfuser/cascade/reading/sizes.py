@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from operator import add, mul
+from operator import add, mul, sub
 from typing import TYPE_CHECKING, Any
 
+from redfuser.expr import Const, Expr, Op, Symbol
 from redfuser.extents import Dim, Extent, size_of, terms_of
 from redfuser.signature import DimRange
 
@@ -83,6 +84,22 @@ def size_expression(value: Extent, variables: Mapping[str, Any]) -> Any:
     """
     terms = (reduce(mul, (variables[dim.name] for dim in monomial), c) for monomial, c in terms_of(value))
     return reduce(add, terms, 0)
+
+
+def index_expression(value: Expr, variables: Mapping[str, Any]) -> Any:
+    """Arithmetic of sizes as a ``tirx`` expression.
+
+    Args:
+        variables: of each dimension, by name.
+    """
+    from tvm import tirx
+
+    if isinstance(value, Const | Symbol):
+        return size_expression(value.size if isinstance(value, Symbol) else int(value.value), variables)
+    assert isinstance(value, Op)
+    joins = {"add": add, "sub": sub, "mul": mul, "floordiv": tirx.floordiv, "min": tirx.min, "max": tirx.max}
+    left, right = (index_expression(argument, variables) for argument in value.args)
+    return joins[value.name](left, right)
 
 
 def sizes_of_call(function: Any, call: Any, result: Any, dims: Mapping[str, Dim]) -> dict[Any, Extent]:

@@ -86,7 +86,7 @@ class Builder:
             _require(resource_problem(kernel, target))
         products = tuple(sorted({product for script in scripts for product in script.products}))
         tensors = (program.inputs, program.outputs, program.workspaces)
-        return GpuProgram(program.name, *tensors, kernels, products, dims_in(program))
+        return GpuProgram(program.name, *tensors, kernels, products, dims_in(program), program.derived)
 
     def _kernel(self, script: Script, program: TileProgram, arch: str, tools: Toolchain) -> GpuKernel:
         roles = _roles(program)

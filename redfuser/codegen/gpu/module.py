@@ -97,8 +97,8 @@ def _of_the_model(product: Product) -> GpuProgram:
 
 def _replacement(each: Fused) -> Replacement:
     program = each.program
-    dims = tuple(dim.name for dim in program.dims)
-    return Replacement(None, program_symbol(program.name), each.inputs, each.outputs, program.workspaces, dims)
+    sizes = tuple(dim.name for dim in program.dims), program.derived
+    return Replacement(None, program_symbol(program.name), each.inputs, each.outputs, program.workspaces, *sizes)
 
 
 def _build(

@@ -11,19 +11,19 @@ from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.emission.geometry import power_of_two
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
-from redfuser.codegen.gpu.open_schedule import sizes_to_suit, suit
+from redfuser.codegen.gpu.merge_schedule import ELEMENTS, merge_options, value_axes
+from redfuser.codegen.gpu.open_schedule import sizes_to_suit, suited
 from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
 from redfuser.expr import Axis
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import streams
-from redfuser.tile.strategies.multi_segment import MERGE_ROWS
 from redfuser.tile.strategies.skipping.hidden import find_hidden
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 from redfuser.tile.untuned.shapes import contiguous_axis, has_products, stationary_row
 
-#: Elements of a row tile that a block holds for each of its threads, and the most it may.
-ELEMENTS, MOST_ELEMENTS = 16, 32
+#: Elements of a row tile that a block may hold for each of its threads.
+MOST_ELEMENTS = 32
 #: Tile of the streamed axis for vectors, and the shortest segment worth a block of its own.
 VECTOR_TILE, SHORTEST_SEGMENT = 64, 256
 #: What a block reads at a time of a segment that it writes again, at least.
@@ -56,8 +56,7 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
     sizes = sizes_to_suit(cascade)
     if sizes:
         found = candidates(at_sizes(cascade, sizes), at_sizes(derivation, sizes), target)
-        suited = (suit(schedule, cascade, derivation, target) for schedule in found)
-        return tuple(dict.fromkeys(schedule for schedule in suited if schedule is not None))
+        return tuple(dict.fromkeys(suited(found, cascade, derivation, target)))
     incremental = streams(cascade, derivation)
     shape = product_shape(cascade)
     if shape is not None:
@@ -66,23 +65,6 @@ def candidates(cascade: Cascade, derivation: Derivation, target: GpuTarget) -> t
     if rows is not None:
         return tuple(dict.fromkeys(_Products(cascade, derivation, incremental, target, rows).schedules()))
     return tuple(dict.fromkeys(_Rows(cascade, incremental, target).schedules()))
-
-
-def value_axes(cascade: Cascade) -> list[Axis]:
-    """Axes that results have beside the rows."""
-    return list(dict.fromkeys(a for r in cascade.reductions for a in r.axes if a not in cascade.rows))
-
-
-def merge_options(cascade: Cascade, rows: int, threads: int) -> tuple[tuple[str, int], ...]:
-    """As many rows for a block that merges as its threads hold in registers beside what they add, if those are fewer.
-
-    Args:
-        rows: of a block that folds.
-        threads: of a block.
-    """
-    columns = power_of_two(prod(axis.extent for axis in value_axes(cascade)))
-    merging = max(threads * ELEMENTS // columns, 1)
-    return ((MERGE_ROWS, merging),) if merging < rows else ()
 
 
 def _segments(cascade: Cascade, incremental: bool, blocks: int, target: GpuTarget) -> int:

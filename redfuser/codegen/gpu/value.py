@@ -10,6 +10,7 @@ from typing import Literal
 
 from redfuser.expr import Tensor
 from redfuser.extents import Dim
+from redfuser.tile.ir import Derived
 
 Role = Literal["input", "output", "workspace", "size"]
 
@@ -160,6 +161,7 @@ class GpuProgram:
         kernels: in launch order.
         products: what matrix products are computed in; see :class:`redfuser.codegen.gpu.emission.script.Script`.
         dims: open dimensions, passed as integers after the inputs.
+        derived: those of them that the caller works out from others.
     """
 
     name: str
@@ -169,6 +171,7 @@ class GpuProgram:
     kernels: tuple[GpuKernel, ...]
     products: tuple[str, ...] = ()
     dims: tuple[Dim, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
     def __str__(self) -> str:
         workspaces = [f"  workspace {tensor}" for tensor in self.workspaces]

@@ -11,6 +11,7 @@ from redfuser.codegen.gpu.product_schedule import product_shape
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import StrategyError, grid_of
+from redfuser.tile.strategies.multi_segment import BLOCKS
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 from redfuser.tile.untuned.shapes import has_products, stationary_row
 
@@ -50,6 +51,8 @@ def _work(cascade: Cascade, schedule: Schedule) -> str:
 def _stream(cascade: Cascade, schedule: Schedule) -> str:
     """What becomes of the shared axis."""
     name = cascade.axis.name
+    if BLOCKS in dict(schedule.options):
+        return f", and where there are fewer, {name} is cut in up to {schedule.segments} segments"
     if schedule.strategy == "multi-segment":
         return f", so {name} is cut in {schedule.segments} segments"
     if schedule.strategy == "single-segment":

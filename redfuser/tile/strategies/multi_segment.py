@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from redfuser.algebra.derivation import Derivation
+from redfuser.binding import dims_in
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis, Const, Expr, Tensor, axis, index, load, op, substitute
-from redfuser.extents import Extent, is_symbolic
-from redfuser.tile.ir import Phase, Schedule, Store, Tile, TileProgram
+from redfuser.extents import Dim, Extent, is_symbolic, size_of
+from redfuser.indexing import linear
+from redfuser.tile.ir import Derived, Phase, Schedule, Store, Tile, TileProgram
 from redfuser.tile.strategies.common import bind, grid_of, stream_tile, write_outputs
 from redfuser.tile.strategies.emitter import Emitter
 from redfuser.tile.strategies.recurrence import States, rebased
@@ -16,6 +20,8 @@ from redfuser.tile.strategies.skipping.narrowing import plan_skipping
 
 #: Option of a schedule: rows of a block that merges; by default as many as of one that folds.
 MERGE_ROWS = "merge-rows"
+#: Another: blocks that are wanted, where rows of open size decide on the call how many segments give as many.
+BLOCKS = "blocks"
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,9 @@ class Segments:
     tile: int
 
     @staticmethod
-    def cut(extent: Extent, wanted: int, tile: int) -> Segments:
-        """At most ``wanted`` segments; just so many of an axis whose size is open."""
-        if is_symbolic(extent):
+    def cut(extent: Extent, wanted: Extent, tile: int) -> Segments:
+        """At most ``wanted`` segments; just so many where a size is open."""
+        if is_symbolic(extent) or is_symbolic(wanted):
             longest = wanted * tile
             return Segments(axis("segment", wanted), op("floordiv", index(extent + longest - 1), index(longest)), tile)
         tiles = -(-extent // tile)
@@ -67,7 +73,9 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
     """
     grid = grid_of(cascade, schedule, states=True)
     tile = stream_tile(cascade, schedule)
-    segments = Segments.cut(cascade.axis.extent, schedule.segments, tile)
+    derived = _count(cascade, schedule, grid)
+    wanted = size_of(derived[0].dim) if derived else schedule.segments
+    segments = Segments.cut(cascade.axis.extent, wanted, tile)
     workspaces = {
         component.tensor.name: Tensor(
             f"{component.tensor.name}.segments",
@@ -90,7 +98,21 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
             *_merges(cascade, derivation, grid, segments, workspaces, schedule),
         ),
         schedule,
+        derived,
     )
+
+
+def _count(cascade: Cascade, schedule: Schedule, grid: Sequence[Tile]) -> tuple[Derived, ...]:
+    """How many segments there are, where that is decided on the call: none, or one dimension."""
+    wanted = dict(schedule.options).get(BLOCKS, 0)
+    if not wanted or not any(is_symbolic(tile.axis.extent) for tile in grid):
+        return ()
+    taken = {dim.name for dim in dims_in(cascade)}
+    name = next(n for n in ("segments", *(f"segments{k}" for k in range(len(taken)))) if n not in taken)
+    tiles = (op("floordiv", index(tile.axis.extent + tile.size - 1), index(tile.size)) for tile in grid)
+    rows = linear(reduce(lambda one, other: op("mul", one, other), tiles)).expr()
+    most = op("min", op("floordiv", index(wanted), rows), index(schedule.segments))
+    return (Derived(Dim(name, 1, schedule.segments), op("max", most, index(1))),)
 
 
 def _fold(

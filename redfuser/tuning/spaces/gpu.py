@@ -11,7 +11,8 @@ from redfuser.codegen.gpu.emission.geometry import PRODUCT, power_of_two
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.gate import MOST_REGISTERS, foreseen_problem, type_problem
-from redfuser.codegen.gpu.schedule import MOST_ELEMENTS, SHORTEST_SEGMENT, candidates, merge_options, value_axes
+from redfuser.codegen.gpu.merge_schedule import merge_options, value_axes
+from redfuser.codegen.gpu.schedule import MOST_ELEMENTS, SHORTEST_SEGMENT, candidates
 from redfuser.codegen.refusal import Refused
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Tensor, axes_of, loads

@@ -17,7 +17,7 @@ from redfuser.codegen.gpu.schedule import candidates
 from redfuser.codegen.gpu.value import Argument, Count, GpuKernel
 from redfuser.extents import Dim, size_of
 from redfuser.tile import TileProgram, build, interpret, verify
-from redfuser.tile.concrete import program_at
+from redfuser.tile.concrete import program_at, with_derived
 from tests.codegen.gpu.programs import Attention, gpu, random_inputs, softmax
 from tests.emulator.emulator import poisoned, run_program
 from tests.emulator.library import needs_compiler
@@ -26,6 +26,7 @@ from tests.selections import selection
 pytestmark = [pytest.mark.slow, needs_compiler]
 
 BATCH, LENGTH = size_of(Dim("batch", 1, 4096)), size_of(Dim("length", 1, 512))
+NEW, PAST, MANY = size_of(Dim("new", 1, 2048)), size_of(Dim("past", 1, 32768)), size_of(Dim("batch", 1, 65536))
 FEW, LONG = size_of(Dim("batch", 1, 8)), size_of(Dim("length", 1, 65536))
 
 #: One, tiles and their neighbours, several tiles.
@@ -44,7 +45,7 @@ CASCADES = {
 
 #: Few rows over a long axis, which blocks share out.
 SHARED = {
-    "decode": Attention(q_len=1, kv_len=LONG, batch=FEW).cascade(),
+    "decode": Attention(q_len=1, kv_len=LONG).cascade(),
     "decode-in-bfloat16": Attention("bfloat16", heads=4, groups=2, q_len=1, kv_len=LONG).cascade(),
     "few-queries": Attention(heads=2, q_len=16, kv_len=LONG, mask="bool").cascade(),
     "few-queries-in-float32": Attention("float32", heads=1, q_len=16, kv_len=LONG, dim=32, v_dim=32).cascade(),
@@ -102,7 +103,8 @@ def test_one_kernel_is_right_at_every_size(name: str, target: str, builder: Buil
 def check_at(cascade: Cascade, program: TileProgram, kernels: GpuProgram, sizes: Mapping[str, int]) -> None:
     """Run in the emulator for some sizes, and apply the accuracy rule."""
     known = program_at(program, sizes)
-    inputs = random_inputs(at_sizes(cascade, sizes), sizes["length"])
+    inputs = random_inputs(at_sizes(cascade, sizes), sum(sizes.values()))
+    sizes = with_derived(sizes, program.derived)
     outputs = {tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in known.outputs}
     given = {dim.name: np.array(sizes[dim.name], "int32") for dim in kernels.dims}
     run_program(kernels_at(kernels, sizes), {**inputs, **outputs, **given})
@@ -121,6 +123,28 @@ def test_blocks_share_out_a_long_axis_of_open_size(name: str, target: str, build
     places = max((r.rank.extent for r in SHARED[name].reductions if r.rank is not None), default=1)
     for length in (n for n in SHARED_LENGTHS if n >= places):
         check_at(SHARED[name], program, kernels, {"batch": 2, "length": length})
+
+
+#: A decoder's prompt and past, both of any length, for some sequences.
+DECODERS = {
+    "decoder": Attention(q_len=NEW, kv_len=PAST + NEW, mask="bool", batch=FEW),
+    "decoder-in-float32": Attention("float32", q_len=NEW, kv_len=PAST + NEW, dim=32, v_dim=32),
+    "decoder-of-wide-heads": Attention("bfloat16", groups=2, q_len=NEW, kv_len=PAST + NEW, dim=160, v_dim=288),
+    "one-word": Attention(q_len=1, kv_len=PAST + 1, batch=MANY),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [*((name, "h800") for name in DECODERS), ("decoder", "a10"), ("decoder-in-float32", "a10")],
+)
+def test_the_call_decides_how_many_blocks_share_out_the_axis(name: str, target: str, builder: Builder) -> None:
+    cascade = DECODERS[name].cascade()
+    program, kernels = built(builder, cascade, target)
+    assert [str(item.dim) for item in kernels.derived] == ["segments"] and len(kernels.kernels) == 2
+    for new, past, batch in ((1, 500, 2), (70, 130, 1)):
+        check_at(cascade, program, kernels, {"new": new, "past": past, "batch": batch})
+    check_at(cascade, program, kernels, {"new": 3, "past": 90, "batch": 1, "segments": 1})
 
 
 def test_copies_by_tensor_map_follow_the_sizes(builder: Builder) -> None:

@@ -12,7 +12,8 @@ from redfuser.codegen.gpu.schedule import MOST_CANDIDATES, candidates
 from redfuser.codegen.gpu.why import why
 from redfuser.extents import Dim, is_symbolic, size_of
 from redfuser.tile import Schedule, build
-from redfuser.tile.strategies.multi_segment import MERGE_ROWS
+from redfuser.tile.concrete import with_derived
+from redfuser.tile.strategies.multi_segment import BLOCKS, MERGE_ROWS
 from tests.codegen.gpu.programs import Attention, gpu, softmax
 from tests.selections import routing, selection
 
@@ -102,7 +103,7 @@ ROWS, LENGTH = size_of(Dim("rows", 1, 65536)), size_of(Dim("length", 1, 65536))
         (softmax(2, LENGTH, "float16"), "multi-segment"),
         (Attention(q_len=1, kv_len=LENGTH).cascade(), "multi-segment"),
         (Attention(q_len=1, kv_len=LENGTH, batch=size_of(Dim("few", 1, 8))).cascade(), "multi-segment"),
-        (Attention(q_len=1, kv_len=LENGTH, batch=ROWS).cascade(), "single-segment"),
+        (Attention(q_len=1, kv_len=LENGTH, batch=ROWS).cascade(), "multi-segment"),
         (selection(1, LENGTH, 50, "float32"), "multi-segment"),
     ],
     ids=["rows", "both", "causal", "few-rows", "decode", "decode-of-few", "decode-of-many", "selection"],
@@ -117,6 +118,30 @@ def test_open_sizes_are_held_in_tiles_and_shared_out_where_rows_are_few(
     if is_symbolic(cascade.axis.extent):
         assert all(schedule.strategy != "resident" for schedule in found)
         assert target == "h800" or max(option["stages"] for option in options) <= 1
+
+
+DECODER = Attention(
+    heads=12, q_len=ROWS, kv_len=LENGTH + ROWS, batch=size_of(Dim("batch", 1, 64)), mask="bool"
+).cascade()
+
+
+@pytest.mark.parametrize(("target", "blocks", "segments"), [("h800", 264, 22), ("a10", 144, 12)])
+def test_a_decoder_decides_on_the_call(target: str, blocks: int, segments: int) -> None:
+    """One word of one sequence leaves most multiprocessors to the segments of its past, a long prompt none."""
+    found = candidates(DECODER, derivation := derive(DECODER), gpu(target))
+    [schedule, *_] = found
+    assert (dict(schedule.options)[BLOCKS], schedule.segments) == (blocks, segments)
+    assert found[-1].strategy == "single-segment", "where the kernels don't fit"
+    program = build(DECODER, derivation, schedule)
+    for (batch, rows), wanted in {(1, 1): segments, (2, 60): segments // 2, (64, 4096): 1}.items():
+        sizes = {"batch": batch, "rows": rows, "length": 9}
+        assert with_derived(sizes, program.derived) == {**sizes, "segments": wanted}
+    assert why(DECODER, schedule, gpu(target)).split("; chosen")[0].endswith(f"in up to {segments} segments")
+
+
+def test_rows_that_are_few_only_on_a_short_axis_are_not_cut() -> None:
+    encoder = Attention(q_len=LENGTH, kv_len=LENGTH, batch=size_of(Dim("batch", 1, 64))).cascade()
+    assert {s.strategy for s in candidates(encoder, derive(encoder), gpu("h800"))} == {"single-segment"}
 
 
 def test_open_sizes_are_told_with_the_choice() -> None:

@@ -11,8 +11,8 @@ from redfuser.cascade.model import Cascade
 from redfuser.expr import axis
 from redfuser.extents import Dim, size_of
 from redfuser.tile import Schedule, build, interpret, verify
-from redfuser.tile.concrete import program_at
-from redfuser.tile.strategies.multi_segment import Segments
+from redfuser.tile.concrete import program_at, with_derived
+from redfuser.tile.strategies.multi_segment import BLOCKS, Segments
 from tests.cascade.reference import evaluate_cascade
 from tests.selections import routing, selection
 from tests.tile.build import ROW, Attention, Rows, random_inputs
@@ -63,6 +63,35 @@ def test_as_many_segments_whatever_the_size() -> None:
         "min(((segment * ((length + 19) // 20)) * 4), length)",
         "min((((segment + 1) * ((length + 19) // 20)) * 4), length)",
     ]
+
+
+@pytest.mark.parametrize("name", ["attention", "layer_norm", "logsumexp"])
+def test_any_number_of_segments_that_the_call_decides_on_gives_the_same(name: str) -> None:
+    rows = axis("i", size_of(Dim("segments", 1, 64)))  # a name that is taken
+    cascade = Attention(q_len=rows.extent, kv_len=LENGTH).cascade() if name == "attention" else None
+    cascade = cascade or getattr(Rows(rows, axis("l", LENGTH)), name)()
+    schedule = Schedule("multi-segment", (("i", 2), (cascade.axis.name, 4)), 5, "", ((BLOCKS, 12),))
+    program = build(cascade, derive(cascade), schedule)
+    verify(program)
+    [derived] = program.derived
+    for count, length in ((1, 9), (3, 30), (3, 2), (9, 30)):
+        sizes = {"segments": count, "length": length}
+        known = at_sizes(cascade, sizes)
+        inputs = random_inputs(known, length)
+        expected = evaluate_cascade(known, inputs)
+        for segments in (None, 1, 2, 5):
+            chosen = sizes if segments is None else {**sizes, derived.dim.name: segments}
+            actual = interpret(program_at(program, chosen), inputs, "float64")
+            for output in expected:
+                np.testing.assert_allclose(actual[output], expected[output], rtol=1e-12, atol=1e-13)
+
+
+def test_few_rows_get_more_segments() -> None:
+    cascade = Rows(axis("i", size_of(Dim("rows", 1, 64))), axis("l", LENGTH)).logsumexp()
+    program = build(cascade, derive(cascade), Schedule("multi-segment", (("i", 2), ("l", 4)), 5, "", ((BLOCKS, 12),)))
+    assert str(program.derived[0]) == "segments = max(min((12 // ((rows + 1) // 2)), 5), 1)"
+    found = [with_derived({"rows": rows}, program.derived)["segments"] for rows in (1, 4, 5, 8, 13, 64)]
+    assert found == [5, 5, 4, 3, 1, 1]
 
 
 def rows_of_workspaces(cascade: Cascade) -> set[str]:

@@ -15,6 +15,7 @@ from redfuser.codegen.gpu.emission.script import Lines, Names
 from redfuser.codegen.gpu.emission.storage import Storage, plan_storage
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, loads, substitute
+from redfuser.extents import most
 from redfuser.indexing import linear, simplify
 from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Phase
@@ -172,7 +173,7 @@ class Block:
     def _position(self, buffer: Buffer, axis: Axis) -> str:
         span = self.geometry.span(axis)
         covered = dict(zip(buffer.axes, buffer.tensor.shape, strict=True))[axis]
-        return span.point(self.variable(axis)) if covered > span.points else self.variable(axis)
+        return span.point(self.variable(axis)) if most(covered) > span.points else self.variable(axis)
 
     def _point(self, axis: Axis) -> str:
         return self.geometry.span(axis).point(self.variable(axis))

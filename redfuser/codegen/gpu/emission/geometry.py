@@ -84,7 +84,9 @@ class Geometry:
     def __post_init__(self) -> None:
         for statement in statements(self.phase.body):
             if isinstance(statement, Contract):
-                wide = [a for a, n in zip(statement.target.axes, statement.target.tensor.shape, strict=True) if n > 1]
+                wide = [
+                    a for a, n in zip(statement.target.axes, statement.target.tensor.shape, strict=True) if most(n) > 1
+                ]
                 rows, columns = (1, self.warps) if self.by_columns else (self.warps, 1)
                 needed = {statement.over: PRODUCT}
                 needed |= dict.fromkeys(wide[:1], PRODUCT * rows)
@@ -94,7 +96,8 @@ class Geometry:
                 self.reduced |= {*statement.target.axes, statement.over}
 
     def extent(self, axis: Axis, points: int) -> int:
-        """Elements on chip for a tile of ``points``."""
+        """Elements on chip for a tile of ``points``, or as many as there may be."""
+        points = most(points)
         if points == 1:
             return 1
         least = self.least.get(axis, 1)
@@ -123,7 +126,8 @@ class Geometry:
         if found is not None:
             return found
         extent = self.extent(axis, axis.extent)
-        return Span(axis, axis.extent, extent, "", str(axis.extent), extent != axis.extent)
+        stop = self.sizes.text(axis.extent)
+        return Span(axis, most(axis.extent), extent, "", stop, extent != axis.extent)
 
     def wide(self, axes: Sequence[Axis]) -> tuple[Span, ...]:
         """Spans of those axes that have more than one point, in order."""

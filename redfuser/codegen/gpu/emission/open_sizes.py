@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Tensor
-from redfuser.extents import Dim, Extent, is_symbolic, terms_of
+from redfuser.extents import Dim, Extent, is_symbolic, most, terms_of
 from redfuser.tile.ir import Contract, Phase, Reduce, Statement, Stream
 
 #: A tensor map's strides must be multiples of so many bytes.
 MAP_BYTES = 16
+#: Points of an open axis that a block may hold whole.
+SHORT = 32
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,14 @@ class Sizes:
 
 
 def require_tiles(phase: Phase) -> None:
-    """Check that nothing of open size is held whole on chip.
+    """Check that nothing of open size is held whole on chip, unless it is short at its largest size.
 
     Raises:
         Refused: something is.
     """
     for buffer in phase.buffers:
         for axis, points in zip(buffer.axes, buffer.tensor.shape, strict=True):
-            if is_symbolic(points):
+            if _long(points):
                 raise _whole(axis)
     tiled = {tile.axis for tile in phase.grid}
     _require_folds(phase.body, tiled)
@@ -56,8 +58,12 @@ def _require_folds(body: Sequence[Statement], tiled: set[Axis]) -> None:
             _require_folds(statement.body, tiled | {statement.axis})
         elif isinstance(statement, Reduce | Contract):
             over = statement.over
-            if is_symbolic(over.extent) and over not in tiled:
+            if _long(over.extent) and over not in tiled:
                 raise _whole(over)
+
+
+def _long(points: Extent) -> bool:
+    return is_symbolic(points) and most(points) > SHORT
 
 
 def _whole(axis: Axis) -> Refused:

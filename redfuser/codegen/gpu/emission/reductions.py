@@ -13,6 +13,7 @@ from redfuser.codegen.gpu.emission.selections import write_selection
 from redfuser.codegen.gpu.emission.storage import is_serial
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Load
+from redfuser.extents import most
 from redfuser.tile.ir import Buffer, Reduce
 from redfuser.tile.monoid import identity, join
 
@@ -59,8 +60,9 @@ def _fold(block: Block, statement: Reduce) -> None:
     """One summand after another."""
     over = statement.over
     point = block.variable(over)
-    with block.lines.indented(f"for {point} in T.serial({over.extent}):"):
-        block.geometry.streamed[over] = Span(over, 1, 1, point, str(over.extent), False)
+    extent = block.geometry.sizes.text(over.extent)
+    with block.lines.indented(f"for {point} in T.serial({extent}):"):
+        block.geometry.streamed[over] = Span(over, 1, 1, point, extent, False)
         _combine(block, statement)
         del block.geometry.streamed[over]
 
@@ -148,6 +150,6 @@ def _reducible(block: Block, buffer: Buffer, spans: Sequence[Span]) -> bool:
     """Whether a buffer in registers holds just the summands."""
     kept = block.stored(buffer)
     covered = zip(buffer.axes, buffer.tensor.shape, strict=True)
-    tile = all(points <= block.geometry.span(axis).points for axis, points in covered)
+    tile = all(most(points) <= block.geometry.span(axis).points for axis, points in covered)
     plain = kept.scope == "fragment" and kept.dtype == buffer.tensor.dtype
     return tile and plain and set(kept.axes) == {span.axis for span in spans}

@@ -12,8 +12,18 @@ from redfuser.codegen.gpu.emission.pairs import HELPERS
 from redfuser.expr import Tensor
 from redfuser.extents import Dim
 
-#: Names that a script uses itself.
-RESERVED = frozenset({"T", "tilelang", "range", "float", "int", *HELPERS, *keyword.kwlist})
+#: What parameters of C++ can't be called; TileLang hands on the names of open dimensions as they are.
+CPP = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
+co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
+double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace
+new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return
+short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef
+typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq blockDim blockIdx gridDim
+threadIdx warpSize
+"""
+#: Names that a script uses itself, or can't.
+RESERVED = frozenset({"T", "tilelang", "range", *HELPERS, *keyword.kwlist, *CPP.split()})
 
 
 @dataclass(frozen=True)

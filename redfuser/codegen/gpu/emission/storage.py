@@ -10,6 +10,7 @@ from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.precision import exact_dtype, strip_casts
 from redfuser.codegen.gpu.emission.prepare import only_folds
 from redfuser.expr import Axis, Expr, Load, Tensor, loads
+from redfuser.extents import most
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 
 Scope = Literal["fragment", "shared"]
@@ -72,7 +73,7 @@ def _between_layouts(phase: Phase, body: Sequence[Statement], shared: Collection
             operands = (strip_casts(statement.left), strip_casts(statement.right))
             computed += [operand for operand in operands if not isinstance(operand, Load)]
     read = {node.tensor for value in computed for node in loads(value)}
-    rows = [b for b in phase.buffers if b.tensor in read and sum(points > 1 for points in b.tensor.shape) <= 1]
+    rows = [b for b in phase.buffers if b.tensor in read and sum(most(points) > 1 for points in b.tensor.shape) <= 1]
     return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
 
 
@@ -85,7 +86,7 @@ def _beside_serial_folds(phase: Phase, body: Sequence[Statement]) -> set[Tensor]
     matrices = {s.target.tensor for s in body if isinstance(s, Reduce) and is_serial(s, streamed)}
     values = [s.value for s in body if isinstance(s, Map | Store)]
     met = {node.tensor for value in values if matrices & _tensors(value) for node in loads(value)}
-    rows = [b for b in phase.buffers if b.tensor in met and sum(points > 1 for points in b.tensor.shape) <= 1]
+    rows = [b for b in phase.buffers if b.tensor in met and sum(most(points) > 1 for points in b.tensor.shape) <= 1]
     return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
 
 
@@ -129,7 +130,7 @@ def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
 
 def is_serial(statement: Reduce, streamed: Collection[Axis]) -> bool:
     """Whether summands are folded one after another: a matrix of results, from more than is held at once."""
-    wide = [points for points in statement.target.tensor.shape if points > 1]
+    wide = [points for points in statement.target.tensor.shape if most(points) > 1]
     return len(wide) > 1 and statement.over not in streamed and statement.rank is None
 
 
@@ -149,5 +150,5 @@ def _visited_in_pieces(phase: Phase) -> set[Tensor]:
         for buffer in phase.buffers
         for stream in streams
         for axis, points in zip(buffer.axes, buffer.tensor.shape, strict=True)
-        if axis == stream.axis and points > stream.tile
+        if axis == stream.axis and most(points) > stream.tile
     }

@@ -36,6 +36,12 @@ def test_a_script_takes_the_sizes_under_names_of_its_own() -> None:
     assert "< T_1" in script.text, "the last tile of either axis may be part of one"
 
 
+def test_dimensions_are_not_called_as_words_of_cpp_are() -> None:
+    cascade = softmax(size_of(new := Dim("new", 1, 512)), 300, "float16")
+    [script] = emit(program(cascade, "resident"))
+    assert script.sizes == {"new_1": new}
+
+
 def test_blocks_of_open_axes_are_numbered_whatever_their_count() -> None:
     grid = [Tile(axis("b", B), 1), Tile(axis("h", 12), 1), Tile(axis("i", L), 64)]
     found = launch(grid, SIZES)

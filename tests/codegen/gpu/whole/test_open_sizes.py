@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -121,25 +122,26 @@ def test_a_bundle_wants_sizes(bert: Path, tmp_path: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("target", CAPABILITY)
-def test_blocks_share_out_the_keys_of_a_decoder(target: str, recorder: Recorder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [1, "m"], ids=["one-word", "prompt"])
+@pytest.mark.parametrize(("target", "wanted"), [("h800", 264), ("a10", 144)])
+def test_blocks_share_out_the_keys_of_a_decoder(
+    target: str, wanted: int, rows: int | str, recorder: Recorder, tmp_path: Path
+) -> None:
     build = Builder("decode")
-    heads = ("batch", 2)
-    q, k, v = (
-        build.input("q", (*heads, 1, 64)),
-        build.input("k", (*heads, "n", 64)),
-        build.input("v", (*heads, "n", 64)),
-    )
+    query, keys = ("batch", 2, rows, 64), ("batch", 2, "n", 64)
+    q, k, v = build.input("q", query), build.input("k", keys), build.input("v", keys)
     scores = build.node("MatMul", q, build.node("Transpose", k, perm=[0, 1, 3, 2]))
-    build.output(build.node("MatMul", build.node("Softmax", scores, axis=-1), v), (*heads, 1, 64), name="o")
+    build.output(build.node("MatMul", build.node("Softmax", scores, axis=-1), v), query, name="o")
     onnx.save(build.model(), tmp_path / "decode.onnx")
-    output, dims = tmp_path / "out", {"batch": DimRange(1, 4), "n": DimRange(1, 65536)}
+    output, dims = tmp_path / "out", {"batch": DimRange(1, 4096), "n": DimRange(1, 65536)}
     artifact = library.compile(tmp_path / "decode.onnx", target=target, output=output, dims=dims, strict=True)
     assert [entry.strategy for entry in artifact.report.cascades] == ["multi-segment"]
     emulator = emulating(sources_of(output), recorder, tmp_path / "emulation")
-    for batch, size in ((1, 1), (3, 700)):
-        sizes = ("--dim", f"batch={batch}", "--dim", f"n={size}")
-        given = ("--model", tmp_path / "decode.onnx", "--device", "cuda", *sizes)
-        done = emulator.redfuser("verify", output, *given, capability=CAPABILITY[target])
+    for batch, size in ((1, 1), (3, 400), (70, 3)):
+        sizes = {"batch": batch, "n": size, **({"m": 2} if rows == "m" else {})}
+        given = ("--model", tmp_path / "decode.onnx", "--device", "cuda")
+        asked = (word for name, number in sizes.items() for word in ("--dim", f"{name}={number}"))
+        done = emulator.redfuser("verify", output, *given, *asked, capability=CAPABILITY[target])
         assert done.code == 0 and "PASSED" in done.output, done.output
-        assert len(done.of("launch")) == 2, "each segment, and what merges them"
+        grids = {prod(event["grid"]) for event in done.of("launch")}
+        assert grids == {2 * batch, 2 * batch * max(min(wanted // (2 * batch), 32), 1)}, "what merges, and segments"
