@@ -16,6 +16,7 @@ from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.multi_segment import BLOCKS, MERGE_ROWS
+from redfuser.tile.strategies.skipping.hidden import find_hidden
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 from redfuser.tile.untuned.shapes import has_products
 
@@ -35,15 +36,16 @@ def suited(
 
     Segments stay where the rows are few whatever their number. Where they may be many or few, as in a decoder that
     takes its prompt and then word after word, the call decides; where they are few only while the axis is short,
-    merging would be work in vain. What a mask hides isn't skipped.
+    merging would be work in vain. What positions hide is skipped where rows and axis grow together.
 
     Args:
         cascade: its dimensions open.
         derivation: its verdict.
     """
     on_call, open_axis = _few_at_times(cascade), is_symbolic(cascade.axis.extent)
-    shown = (schedule for schedule in found if SKIP_HIDDEN not in dict(schedule.options))
-    whole = [s if not on_call and _surely_few(s, cascade, target) else _in_one(s) for s in shown]
+    looks = _worth_looking(cascade, derivation)
+    chosen = (schedule for schedule in found if looks or SKIP_HIDDEN not in dict(schedule.options))
+    whole = [s if not on_call and _surely_few(s, cascade, target) else _in_one(s) for s in chosen]
     fitting = [s for s in whole if not (open_axis and s.strategy == "resident" and streams(cascade, derivation))]
     if open_axis and not target.has("tma"):
         # TileLang pipelines copies by cp.async further only in loops of a known length.
@@ -51,6 +53,15 @@ def suited(
     if on_call:
         yield from (cut for schedule in fitting for cut in _cut_on_the_call(schedule, cascade, target))
     yield from fitting
+
+
+def _worth_looking(cascade: Cascade, derivation: Derivation) -> bool:
+    """Whether positions hide something, and there are many rows wherever the axis is long.
+
+    For few rows the kernel that looks at every element first would do as much as the one that computes.
+    """
+    rows = set(dims_of(row.extent for row in cascade.rows))
+    return set(dims_of([cascade.axis.extent])) <= rows and bool(find_hidden(cascade, derivation).limits)
 
 
 def _surely_few(schedule: Schedule, cascade: Cascade, target: GpuTarget) -> bool:

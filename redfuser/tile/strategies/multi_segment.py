@@ -3,64 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.binding import dims_in
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Axis, Const, Expr, Tensor, axis, index, load, op, substitute
-from redfuser.extents import Dim, Extent, is_symbolic, size_of
+from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op, substitute
+from redfuser.extents import Dim, is_symbolic, size_of
 from redfuser.indexing import linear
 from redfuser.tile.ir import Derived, Phase, Schedule, Store, Tile, TileProgram
 from redfuser.tile.strategies.common import bind, grid_of, stream_tile, write_outputs
 from redfuser.tile.strategies.emitter import Emitter
 from redfuser.tile.strategies.recurrence import States, rebased
+from redfuser.tile.strategies.segments import Segments
 from redfuser.tile.strategies.skipping.narrowing import plan_skipping
 
 #: Option of a schedule: rows of a block that merges; by default as many as of one that folds.
 MERGE_ROWS = "merge-rows"
 #: Another: blocks that are wanted, where rows of open size decide on the call how many segments give as many.
 BLOCKS = "blocks"
-
-
-@dataclass(frozen=True)
-class Segments:
-    """How the shared axis is cut: into pieces of equally many tiles, the last one shorter.
-
-    Of an axis of known size none is empty; of an open one some are where it is short, and their states stay identities.
-
-    Args:
-        axis: numbers the pieces.
-        tiles: of each piece.
-        tile: points of a tile.
-    """
-
-    axis: Axis
-    tiles: Expr
-    tile: int
-
-    @staticmethod
-    def cut(extent: Extent, wanted: Extent, tile: int) -> Segments:
-        """At most ``wanted`` segments; just so many where a size is open."""
-        if is_symbolic(extent) or is_symbolic(wanted):
-            longest = wanted * tile
-            return Segments(axis("segment", wanted), op("floordiv", index(extent + longest - 1), index(longest)), tile)
-        tiles = -(-extent // tile)
-        own = max(-(-tiles // max(wanted, 1)), 1)
-        return Segments(axis("segment", max(-(-extent // (own * tile)), 1)), index(own), tile)
-
-    def bounds(self, extent: Extent) -> tuple[Expr, Expr]:
-        """First point of the current segment, and the point after its last."""
-        end = index(extent)
-        if isinstance(self.tiles, Const):
-            length = index(int(self.tiles.value) * self.tile)
-            start = op("mul", self.axis, length)
-            return start, op("min", op("add", start, length), end)
-        first, next_ = (
-            op("mul", op("mul", n, self.tiles), index(self.tile)) for n in (self.axis, op("add", self.axis, index(1)))
-        )
-        return op("min", first, end), op("min", next_, end)
 
 
 def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Schedule) -> TileProgram:

@@ -38,10 +38,15 @@ CASCADES = {
     "softmax-in-float32": softmax(BATCH, LENGTH, "float32"),
     "attention": Attention(heads=2, groups=2, q_len=LENGTH, kv_len=LENGTH, mask="bool").cascade(),
     "attention-of-open-rows": Attention(q_len=LENGTH, kv_len=200, mask="bool").cascade(),
-    "attention-causal": Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(),
     "attention-in-float32": Attention("float32", q_len=LENGTH, kv_len=LENGTH, dim=32, v_dim=32, mask="bool").cascade(),
 }
 
+
+#: What positions hide is skipped: two kernels look first.
+MASKED = {
+    "causal": Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal").cascade(),
+    "window": Attention("bfloat16", heads=1, q_len=LENGTH, kv_len=LENGTH, mask="window").cascade(),
+}
 
 #: Few rows over a long axis, which blocks share out.
 SHARED = {
@@ -100,10 +105,25 @@ def test_one_kernel_is_right_at_every_size(name: str, target: str, builder: Buil
         check_at(CASCADES[name], program, kernels, {"batch": 3, "length": length})
 
 
-def check_at(cascade: Cascade, program: TileProgram, kernels: GpuProgram, sizes: Mapping[str, int]) -> None:
-    """Run in the emulator for some sizes, and apply the accuracy rule."""
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize("name", MASKED)
+def test_tiles_that_positions_hide_are_skipped_and_change_nothing(name: str, target: str, builder: Builder) -> None:
+    program, kernels = built(builder, MASKED[name], target)
+    assert "skip-hidden" in dict(program.schedule.options)
+    assert len(kernels.kernels) == 3 + (program.schedule.segments > 1)
+    for length in (1, 65, 300):
+        check_at(MASKED[name], program, kernels, {"length": length})
+    check_at(MASKED[name], program, kernels, {"length": 200}, spoil=np.nan)
+
+
+def check_at(
+    cascade: Cascade, program: TileProgram, kernels: GpuProgram, sizes: Mapping[str, int], spoil: float | None = None
+) -> None:
+    """Run in the emulator for some sizes, and apply the accuracy rule; ``spoil`` is put into the last value."""
     known = program_at(program, sizes)
     inputs = random_inputs(at_sizes(cascade, sizes), sum(sizes.values()))
+    if spoil is not None:
+        inputs["v"][..., -1, 5] = spoil
     sizes = with_derived(sizes, program.derived)
     outputs = {tensor.name: poisoned(tensor.shape, tensor.dtype) for tensor in known.outputs}
     given = {dim.name: np.array(sizes[dim.name], "int32") for dim in kernels.dims}

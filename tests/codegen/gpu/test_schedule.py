@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from redfuser.algebra import derive
@@ -10,6 +12,7 @@ from redfuser.codegen.gpu.emission.emit import emit
 from redfuser.codegen.gpu.gate import foreseen_problem
 from redfuser.codegen.gpu.schedule import MOST_CANDIDATES, candidates
 from redfuser.codegen.gpu.why import why
+from redfuser.expr import Op, walk
 from redfuser.extents import Dim, is_symbolic, size_of
 from redfuser.tile import Schedule, build
 from redfuser.tile.concrete import with_derived
@@ -114,7 +117,8 @@ def test_open_sizes_are_held_in_tiles_and_shared_out_where_rows_are_few(
     found = candidates(cascade, derive(cascade), gpu(target))
     assert found[0].strategy == strategy and (found[0].segments > 1) == (strategy == "multi-segment")
     options = [dict(schedule.options) for schedule in found]
-    assert not any("skip-hidden" in option for option in options)
+    skips = any("skip-hidden" in option for option in options)
+    assert skips == any(isinstance(node, Op) and node.name == "le" for node in walk(cascade.reductions[0].map))
     if is_symbolic(cascade.axis.extent):
         assert all(schedule.strategy != "resident" for schedule in found)
         assert target == "h800" or max(option["stages"] for option in options) <= 1
@@ -137,6 +141,20 @@ def test_a_decoder_decides_on_the_call(target: str, blocks: int, segments: int) 
         sizes = {"batch": batch, "rows": rows, "length": 9}
         assert with_derived(sizes, program.derived) == {**sizes, "segments": wanted}
     assert why(DECODER, schedule, gpu(target)).split("; chosen")[0].endswith(f"in up to {segments} segments")
+
+
+def test_looking_for_what_a_mask_hides_must_be_worth_while_whatever_the_sizes() -> None:
+    """A decoder would look at its whole past for one word; tables are looked at for known sizes only."""
+    grown = Attention(q_len=LENGTH, kv_len=LENGTH, mask="causal")
+    for attention, skips in (
+        (grown, True),
+        (replace(grown, mask="window"), True),
+        (replace(grown, mask="bool"), False),
+        (replace(grown, kv_len=LENGTH + ROWS), False),
+    ):
+        cascade = attention.cascade()
+        found = ["skip-hidden" in dict(s.options) for s in candidates(cascade, derive(cascade), gpu("h800"))]
+        assert any(found) == skips and found == sorted(found, reverse=True) and not all(found)
 
 
 def test_rows_that_are_few_only_on_a_short_axis_are_not_cut() -> None:

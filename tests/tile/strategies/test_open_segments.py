@@ -12,7 +12,9 @@ from redfuser.expr import axis
 from redfuser.extents import Dim, size_of
 from redfuser.tile import Schedule, build, interpret, verify
 from redfuser.tile.concrete import program_at, with_derived
-from redfuser.tile.strategies.multi_segment import BLOCKS, Segments
+from redfuser.tile.strategies.multi_segment import BLOCKS
+from redfuser.tile.strategies.segments import Segments
+from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 from tests.cascade.reference import evaluate_cascade
 from tests.selections import routing, selection
 from tests.tile.build import ROW, Attention, Rows, random_inputs
@@ -84,6 +86,22 @@ def test_any_number_of_segments_that_the_call_decides_on_gives_the_same(name: st
             actual = interpret(program_at(program, chosen), inputs, "float64")
             for output in expected:
                 np.testing.assert_allclose(actual[output], expected[output], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("spoil", [0.5, np.nan])
+@pytest.mark.parametrize("mask", ["causal", "window"])
+def test_what_positions_hide_is_skipped_at_every_size(mask: str, spoil: float) -> None:
+    cascade = Attention(q_len=LENGTH, kv_len=LENGTH, mask=mask).cascade()
+    schedule = Schedule("single-segment", (("i", 4), ("j", 4)), 1, "", ((SKIP_HIDDEN, 4),))
+    program = build(cascade, derive(cascade), schedule)
+    verify(program)
+    for length in (1, 3, 8, 41):
+        known = at_sizes(cascade, {"length": length})
+        inputs = random_inputs(known, length)
+        inputs["v"][..., -1, 2] = spoil
+        actual = interpret(program_at(program, {"length": length}), inputs, "float64")
+        for output, expected in evaluate_cascade(known, inputs).items():
+            np.testing.assert_allclose(actual[output], expected, rtol=1e-12, atol=1e-13)
 
 
 def test_few_rows_get_more_segments() -> None:

@@ -8,10 +8,11 @@ from functools import reduce
 
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import INDEX, Axis, Expr, Load, Tensor, axes_of, axis, cast, index, load, number, op
-from redfuser.extents import most
+from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Fill, Phase, Reduce, Statement, Store, Stream, Tile
 from redfuser.tile.strategies.common import whole
+from redfuser.tile.strategies.segments import Segments
 
 WORK = "float32"
 #: Pieces of an axis that are measured apart, where many points are looked at at a time.
@@ -88,6 +89,8 @@ class Sizes:
         """The part of an axis that a block looks at, in whole tiles."""
         if self.pieces == 1:
             return whole(along)
+        if is_symbolic(along.extent):
+            return Segments.cut(along.extent, self.pieces, tile, "piece").bounds(along.extent)
         length = -(-along.extent // (tile * self.pieces)) * tile
         start = op("mul", self.axes[-1], index(length))
         stop, end = op("add", start, index(length)), index(along.extent)
