@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from redfuser.accuracy import Accuracy, compare
 from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend import LoweredModel, OnnxModel, load_model, lower
+from redfuser.frontend.fixing import fix_inputs
 from redfuser.oracle import run_float64, run_onnxruntime
 from redfuser.signature import ANY_SIZE, DimRange
 from tests.frontend.running import run
@@ -111,8 +113,21 @@ def test_published_models_lower(corpus: Path, name: str) -> None:
     result.verify()
 
 
+def test_a_published_voice_detector_computes(corpus: Path) -> None:
+    """Convolutions and an LSTM of one step, behind a choice by the sampling rate."""
+    model = load_model(corpus / "real" / "silero_vad__silero_vad_op18_ifless.onnx")
+    rng = np.random.default_rng(0)
+    feeds = {
+        "input": rng.standard_normal((2, 576)).astype(np.float32),
+        "state": rng.standard_normal((2, 2, 128)).astype(np.float32),
+    }
+    for accuracy in accuracies(replace(model, proto=fix_inputs(model.proto, {"sr": [16000]})), feeds):
+        assert accuracy.passed, accuracy
+
+
 @pytest.mark.parametrize(
-    ("name", "operator"), [("silero_vad__silero_vad_op18_ifless", "If"), ("text2tashkeel__bilstm.int8", "LSTM")]
+    ("name", "operator"),
+    [("silero_vad__silero_vad_op18_ifless", "If"), ("text2tashkeel__bilstm.int8", "DynamicQuantizeLSTM")],
 )
 def test_published_models_with_unsupported_operators_are_refused(corpus: Path, name: str, operator: str) -> None:
     model = load_model(corpus / "real" / f"{name}.onnx")
