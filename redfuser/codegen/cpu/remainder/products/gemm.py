@@ -1,7 +1,8 @@
 """Matrix products: a register tile walks down a panel of columns that is packed to be read in order.
 
 The last tile of each direction is moved back so that it ends with the matrix: some elements are computed twice, and
-there is no other code for the rest. Long sums are cut into parts whose share of a panel stays in the cache.
+there is no other code for the rest. Long sums are cut into parts whose share of a panel stays in the cache; each starts
+from zero, so that errors don't grow with the length of the whole.
 """
 
 from __future__ import annotations
@@ -141,9 +142,6 @@ class _Product:
         sums = [self._array("sums", 1) for _ in range(self.tiling.rows)]
         for row, vector in self._cells(sums):
             self._put(row, index(0), vector, self._zero())
-        if self.partial is not None:
-            with self.builder.when(self.builder.index(self.part) > self.builder.number(0)):
-                self._move(self.partial, sums, back=True)
         with self._summands() as deep:
             if self.packing is not None:
                 array = self.kernel.arrays[self.packing.tensor]
@@ -153,6 +151,8 @@ class _Product:
         if self.partial is None:
             self._finish_all(sums)
             return
+        with self.builder.when(self.builder.index(self.part) > self.builder.number(0)):
+            self._add(self.partial, sums)
         last = self.builder.number(self.tiling.parts - 1)
         with self.builder.when(self.builder.index(self.part) < last):
             self._move(self.partial, sums)
@@ -205,16 +205,22 @@ class _Product:
         value = self.kernel.translator.value(work.epilogue, region, {work.total: self.builder.bind("total", total)})
         self.kernel.translator.access.put_in_memory(work.target, [work.address], region, value)
 
-    def _move(self, array: Tensor, sums: Sequence[Tensor], back: bool = False) -> None:
-        """Copy a tile's sums to an array of many rows, or back."""
-        first = op("mul", self.tile, index(self.tiling.rows)) if array is self.partial else index(0)
-        for place, row in enumerate(sums):
-            where = op("add", first, index(place))
+    def _move(self, array: Tensor, sums: Sequence[Tensor]) -> None:
+        """Copy a tile's sums to an array of many rows."""
+        for where, row in self._rows(array, sums):
             for _, vector in self._cells([row]):
-                if back:
-                    self._put(row, index(0), vector, self._get(array, where, vector))
-                else:
-                    self._put(array, where, vector, self._get(row, index(0), vector))
+                self._put(array, where, vector, self._get(row, index(0), vector))
+
+    def _add(self, array: Tensor, sums: Sequence[Tensor]) -> None:
+        """Add what such an array holds to a tile's sums."""
+        for where, row in self._rows(array, sums):
+            for _, vector in self._cells([row]):
+                self._put(row, index(0), vector, self._get(array, where, vector) + self._get(row, index(0), vector))
+
+    def _rows(self, array: Tensor, sums: Sequence[Tensor]) -> Iterator[tuple[Expr, Tensor]]:
+        """Each row of sums, and which row of an array is its."""
+        first = op("mul", self.tile, index(self.tiling.rows)) if array is self.partial else index(0)
+        return ((op("add", first, index(place)), row) for place, row in enumerate(sums))
 
     def _cells(self, sums: Sequence[Tensor]) -> Iterator[tuple[Tensor, Expr]]:
         """Every vector of some rows of sums."""
