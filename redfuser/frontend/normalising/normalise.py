@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed.table import adopt
+from redfuser.frontend.normalising.data import put_back, set_aside
 from redfuser.frontend.normalising.dequantised_products import multiply_as_bytes
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
@@ -78,8 +79,11 @@ def inline_functions(proto: ModelProto) -> ModelProto:
     flatten(proto, ["Hardmax"])
     newest = max(map(opset_of, proto.functions))
     raised = convert(proto, newest) if newest > opset_of(proto) else proto
+    data = set_aside(raised)
     try:
-        return onnx.inliner.inline_local_functions(raised, convert_version=True)
+        inlined = onnx.inliner.inline_local_functions(raised, convert_version=True)
+        put_back(inlined, data)
+        return inlined
     except _conversion_errors() as error:
         reason = str(error).strip().splitlines()[-1]
         raise ModelError(
@@ -106,6 +110,7 @@ def convert(proto: ModelProto, opset: int) -> ModelProto:
     import onnx
 
     functions, converted = list(proto.functions), proto  # the converter drops functions
+    data = set_aside(proto)
     try:
         for step in sorted({max(opset_of(proto), FLATTENS), opset}):
             flatten(converted, ["Hardmax"])
@@ -118,6 +123,7 @@ def convert(proto: ModelProto, opset: int) -> ModelProto:
         ) from error
     del converted.functions[:]
     converted.functions.extend(functions)
+    put_back(converted, data)
     return converted
 
 
