@@ -11,6 +11,7 @@ from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import branch_of
 from redfuser.frontend.normalising.contributed.table import adopt, define
+from redfuser.frontend.normalising.data import is_large, without_data
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.normalise import OPSET, convert, inline_functions, upgrade
 from redfuser.frontend.reading.walk import names_read
@@ -18,7 +19,7 @@ from redfuser.runtime_reading import as_runtime_reads, sort
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 
     Array = np.ndarray[Any, Any]
     Values = dict[str, Array]
@@ -83,8 +84,8 @@ def _run(proto: ModelProto, feeds: Mapping[str, Array], wide: bool) -> Values:
     """Node by node, in double precision or in the model's own."""
     import onnx
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    large = {tensor.name: tensor for tensor in proto.graph.initializer if is_large(tensor)}
+    copy = without_data(proto)
     adopt(copy)
     model = inline_functions(copy)
     model = convert(model, FLATTENS) if opset_of(model) < FLATTENS else model
@@ -92,12 +93,45 @@ def _run(proto: ModelProto, feeds: Mapping[str, Array], wide: bool) -> Values:
     if importlib.util.find_spec("onnxruntime") is None:
         model = upgrade(model)  # the reference implementation knows only the later meaning of some operators
     sort(model)
+    small = [tensor for tensor in model.graph.initializer if tensor.name not in large]
     if wide:
-        _widen_graph(model.graph)
-    values = {name: _widened(array) if wide else array for name, array in feeds.items()}
-    values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        _widen_graph(model.graph, small)
+    values = _Arrays(wide, {name: _widened(array) if wide else array for name, array in feeds.items()})
+    values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in small}
+    values |= large
     results = _run_nodes(model, model.graph.node, values, wide)
     return {output.name: results[output.name] for output in model.graph.output}
+
+
+class _Arrays(dict[str, Any]):
+    """Arrays by name; those of large initializers are made when they are asked for, and not kept.
+
+    Args:
+        wide: whether they are made in float64.
+    """
+
+    def __init__(self, wide: bool, known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self.wide = wide
+
+    def __getitem__(self, name: str) -> Array:
+        from onnx import TensorProto, numpy_helper
+
+        value: Any = super().__getitem__(name)
+        if not isinstance(value, TensorProto):
+            return value
+        array = numpy_helper.to_array(value)
+        return _widened(array) if self.wide else array
+
+    def get(self, name: str, default: Any = None) -> Any:
+        known = name in self
+        return self[name] if known else default
+
+    def with_more(self, more: Mapping[str, Any]) -> _Arrays:
+        """A copy with further arrays."""
+        copy = _Arrays(self.wide, self)
+        copy |= more
+        return copy
 
 
 def _widened(array: Array) -> Array:
@@ -107,12 +141,12 @@ def _widened(array: Array) -> Array:
     return array.astype(np.float64) if str(array.dtype) in ("float16", "bfloat16", "float32") else array
 
 
-def _widen_graph(graph: GraphProto) -> None:
-    """Constants, casts and subgraphs in float64; what was inferred about types is dropped."""
+def _widen_graph(graph: GraphProto, constants: Sequence[TensorProto]) -> None:
+    """These constants, casts and subgraphs in float64; what was inferred about types is dropped."""
     import onnx
 
     del graph.value_info[:]
-    for tensor in graph.initializer:
+    for tensor in constants:
         wide = _widened(onnx.numpy_helper.to_array(tensor))
         tensor.CopyFrom(onnx.numpy_helper.from_array(wide, tensor.name))
     for value in [*graph.input, *graph.output]:
@@ -146,15 +180,15 @@ def _widen_attributes(node: NodeProto) -> Iterator[AttributeProto]:
         elif attribute.HasField("t"):
             attribute.t.CopyFrom(onnx.numpy_helper.from_array(_widened(onnx.numpy_helper.to_array(attribute.t))))
         elif attribute.HasField("g"):
-            _widen_graph(attribute.g)
+            _widen_graph(attribute.g, attribute.g.initializer)
         yield attribute
     if node.op_type == "ConstantOfShape" and not node.attribute:
         yield onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(np.zeros(1)))
 
 
-def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: Values, wide: bool) -> Values:
+def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: _Arrays, wide: bool) -> _Arrays:
     """What is known outside of the nodes, and what they compute."""
-    values = dict(outside)
+    values = outside.with_more({})
     for node in nodes:
         if node.op_type == "If" and node.domain in ("", "ai.onnx"):
             values |= _run_branch(model, node, values, wide)
@@ -166,17 +200,17 @@ def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: Values, w
     return values
 
 
-def _run_branch(model: ModelProto, node: NodeProto, values: Values, wide: bool) -> Values:
+def _run_branch(model: ModelProto, node: NodeProto, values: _Arrays, wide: bool) -> Values:
     """The outputs of an If."""
     from onnx import numpy_helper
 
     branch = branch_of(node, bool(values[node.input[0]].all()))
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in branch.initializer}
-    results = _run_nodes(model, branch.node, values | constants, wide)
+    results = _run_nodes(model, branch.node, values.with_more(constants), wide)
     return {name: results[output.name] for name, output in zip(node.output, branch.output, strict=True) if name}
 
 
-def _definition(model: ModelProto, node: NodeProto, values: Values) -> Sequence[NodeProto] | None:
+def _definition(model: ModelProto, node: NodeProto, values: _Arrays) -> Sequence[NodeProto] | None:
     """What defines a node: a contributed operator has float32 kernels only, if any."""
     from onnx import TypeProto, helper
 
@@ -196,7 +230,7 @@ def _with_definitions(model: ModelProto) -> ModelProto:
     return helper.make_model(helper.make_graph([], "", [], []), opset_imports=opsets, ir_version=model.ir_version)
 
 
-def _run_node(model: ModelProto, node: NodeProto, values: Values, wide: bool) -> Values:
+def _run_node(model: ModelProto, node: NodeProto, values: _Arrays, wide: bool) -> Values:
     import numpy as np
     from onnx import helper
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -275,3 +276,22 @@ def test_samples_of_a_grid_in_double_by_the_older_names_of_modes(mode: str) -> N
     got = run_float64(older, feeds)["y0"]
     assert got.dtype == np.float64 and np.array_equal(got, run_float64(newer, feeds)["y0"])
     np.testing.assert_allclose(got, run_onnxruntime(older, feeds, 1)["y0"], rtol=1e-5, atol=1e-6)
+
+
+def test_large_weights_are_widened_one_after_another() -> None:
+    weights = {f"w{k}": np.random.default_rng(k).standard_normal((1024, 1024)).astype(np.float32) for k in range(8)}
+    names = ["x", *(f"p{k}" for k in range(7)), "y"]
+    nodes = [helper.make_node("MatMul", [names[k], f"w{k}"], [names[k + 1]]) for k in range(8)]
+    x = np.full((1, 1024), 0.01, np.float32)
+    model = graph_of(nodes, {"x": x}, ["y"], weights)
+    tracemalloc.start()
+    try:
+        result = run_float64(model, {"x": x})["y"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    exact = x.astype(np.float64)
+    for weight in weights.values():
+        exact = exact @ weight.astype(np.float64)
+    np.testing.assert_allclose(result, exact, rtol=1e-10)
+    assert peak < sum(weight.nbytes for weight in weights.values()) * 1.5, "all of them in float64 take twice as much"

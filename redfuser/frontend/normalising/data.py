@@ -1,4 +1,4 @@
-"""Data of large initializers, out of the way of what hands a whole model to ONNX's C++.
+"""Data of large initializers, out of the way of what copies a whole model, or hands it to ONNX's C++.
 
 That serialises the model, which protobuf doesn't do beyond 2 GiB; nothing there looks at a large tensor.
 """
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from redfuser.frontend.model import MIB
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from google.protobuf.message import Message
+    from onnx import ModelProto, TensorProto
 
 
 def set_aside(proto: ModelProto) -> dict[str, bytes]:
@@ -21,7 +22,7 @@ def set_aside(proto: ModelProto) -> dict[str, bytes]:
     """
     data: dict[str, bytes] = {}
     for tensor in proto.graph.initializer:
-        if len(tensor.raw_data) > MIB:
+        if is_large(tensor):
             data[tensor.name] = tensor.raw_data
             tensor.ClearField("raw_data")
     return data
@@ -32,3 +33,35 @@ def put_back(proto: ModelProto, data: dict[str, bytes]) -> None:
     for tensor in proto.graph.initializer:
         if tensor.name in data:
             tensor.raw_data = data.pop(tensor.name)
+
+
+def without_data(proto: ModelProto) -> ModelProto:
+    """A copy in which large initializers have no data."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy_fields(proto, copy, "graph")
+    copy_fields(proto.graph, copy.graph, "initializer")
+    for tensor in proto.graph.initializer:
+        added = copy.graph.initializer.add()
+        if is_large(tensor):
+            copy_fields(tensor, added, "raw_data")
+        else:
+            added.CopyFrom(tensor)
+    return copy
+
+
+def is_large(tensor: TensorProto) -> bool:
+    """Whether a tensor's data is worth setting aside."""
+    return len(tensor.raw_data) > MIB
+
+
+def copy_fields(source: Message, target: Message, but: str) -> None:
+    """Copy all fields but one."""
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if isinstance(value, str | bytes | int | float):
+            setattr(target, field.name, value)
+        else:
+            getattr(target, field.name).MergeFrom(value)

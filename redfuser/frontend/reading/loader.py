@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from redfuser.errors import ModelError
 from redfuser.frontend.model import DEFAULT_LIMITS, MIB, LoadLimits, OnnxModel, opset_of
 from redfuser.frontend.normalising.contributed.table import adopt
+from redfuser.frontend.normalising.data import copy_fields
 from redfuser.frontend.normalising.deprecated import is_withdrawn
 from redfuser.frontend.reading.external import load_external_data
 from redfuser.frontend.reading.walk import count_nodes, graphs_of, nodes_of, tensors_of
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
     from onnx import ModelProto
 
 #: The domain of operators that ONNX has withdrawn, for its checker.
@@ -125,8 +125,8 @@ def _without_weights(proto: ModelProto) -> ModelProto:
     import onnx
 
     copy = onnx.ModelProto()
-    _copy_fields(proto, copy, "graph")
-    _copy_fields(proto.graph, copy.graph, "initializer")
+    copy_fields(proto, copy, "graph")
+    copy_fields(proto.graph, copy.graph, "initializer")
     for tensor in proto.graph.initializer:
         large = tensor.ByteSize() > MIB and tensor.HasField("raw_data")
         empty = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
@@ -146,17 +146,6 @@ def _hide_withdrawn(proto: ModelProto) -> None:
         node.domain = WITHDRAWN
     if hidden:
         proto.opset_import.add(domain=WITHDRAWN, version=1)
-
-
-def _copy_fields(source: Message, target: Message, but: str) -> None:
-    """Copy all fields but one."""
-    for field, value in source.ListFields():
-        if field.name == but:
-            continue
-        if isinstance(value, str | bytes | int | float):
-            setattr(target, field.name, value)
-        else:
-            getattr(target, field.name).MergeFrom(value)
 
 
 def _check_tensors(path: Path, proto: ModelProto) -> None:
