@@ -11,7 +11,7 @@ import numpy as np
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Axis, Const, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op
-from redfuser.extents import is_symbolic
+from redfuser.extents import Extent, is_symbolic
 from redfuser.tile import Schedule, TileProgram, build, verify
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
 
@@ -211,7 +211,7 @@ class Rows:
         return self.cascade("other_0", (m, t, n, u), op("div", t.value, u.value), op("sub", m.value, n.value))
 
 
-def quantised_product(rows: int, depth: int, columns: int) -> Cascade:
+def quantised_product(rows: Extent, depth: Extent, columns: Extent) -> Cascade:
     """``y = Σ_l int8(x/s)·w · s``, with s a row's largest magnitude over 127."""
     i, j, k = axis("i", rows), axis("j", columns), axis("l", depth)
     x, w = tensor("x", i, k), tensor("w", k, j, dtype="int8")

@@ -92,14 +92,14 @@ def _byte_products(
     machine: Machine,
     packed: Collection[Tensor],
 ) -> ByteProducts:
-    from tvm.tirx import DeclBuffer, decl_buffer
+    from tvm.tirx import DeclBuffer, IntImm, decl_buffer
 
     flat: dict[Tensor, Array] = {}
     pitches: dict[Tensor, int] = {}
     for tensor in (node.tensor for product in products for node in (product.left, product.right)):
         array = arrays[tensor]
         if tensor not in flat:
-            size = prod(int(n) for n in array.shape)
+            size = prod(int(n) if isinstance(n, IntImm) else n for n in array.shape)
             flat[tensor] = decl_buffer((size,), tensor.dtype, builder.unique(f"{tensor.name}_flat"), data=array.data)
             pitches[tensor] = int(array.shape[-1])
             builder.emit(DeclBuffer(flat[tensor]))

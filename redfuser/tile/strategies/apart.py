@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade, Output, Reduction
 from redfuser.expr import Expr, Load, Op, Tensor, axes_of, cast, load, loads, op, substitute
-from redfuser.extents import is_symbolic
+from redfuser.extents import is_symbolic, most
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.products import split_product
 from redfuser.tile.strategies.resident import build_resident
@@ -39,12 +39,12 @@ class Factors:
 def find_factors(cascade: Cascade) -> Factors | None:
     """The last reduction as a product of bytes: of what is computed for each row, and a matrix that all rows share."""
     last = cascade.reductions[-1]
-    sizes = [a.extent for a in (*last.axes, cascade.axis)]
+    sizes = [a.extent for a in (*last.axes, cascade.axis) if a not in cascade.rows]
     if last.combiner != "sum" or last.result.dtype != "int32" or cascade.producers or cascade.epilogues:
         return None
     if any(map(is_symbolic, sizes)) or any(cascade.axis in output.axes for output in cascade.outputs):
         return None
-    factors = split_product(last.map, last.axes, cascade.axis, lambda a: int(a.extent))
+    factors = split_product(last.map, last.axes, cascade.axis, lambda a: most(a.extent))
     left, right = (_narrow(factor) for factor in factors) if factors is not None else (None, None)
     if left is None or not isinstance(right, Load) or right.tensor not in cascade.inputs:
         return None

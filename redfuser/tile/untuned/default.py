@@ -34,14 +34,14 @@ def default_schedule(cascade: Cascade, derivation: Derivation, target: CpuTarget
         derivation: its verdict; without an incremental form only ``resident`` is chosen.
         target: the CPU.
     """
+    factors = find_factors(cascade) if target.multiplies_bytes else None
+    if factors is not None and columns_of(factors) >= COLUMN_TILE // 4:
+        return byte_product(cascade, factors, target)
     products = has_products(cascade)
     hidden = find_hidden(cascade, derivation) if products and streams(cascade, derivation) else NOTHING
     if dims_in(cascade):
         whole = is_symbolic(cascade.axis.extent)
         return _symbolic(cascade, _choose(at_largest(cascade), at_largest(derivation), target, hidden, whole))
-    factors = find_factors(cascade) if target.multiplies_bytes else None
-    if factors is not None and columns_of(factors) >= COLUMN_TILE // 4:
-        return byte_product(cascade, factors, target)
     return _choose(cascade, derivation, target, hidden)
 
 

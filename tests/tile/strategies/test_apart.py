@@ -10,6 +10,7 @@ import pytest
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade
 from redfuser.expr import cast
+from redfuser.extents import Dim, size_of
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import Schedule, build, default_schedule, interpret, verify
 from redfuser.tile.strategies.apart import APART, find_factors
@@ -60,3 +61,14 @@ def test_only_processors_that_multiply_bytes_take_two_phases() -> None:
     for chosen in schedules[:2]:
         assert dict(chosen.options) == {APART: 1} and dict(chosen.tiles)["j"] == 48
     assert not any(APART in dict(lesser.options) for lesser in schedules[2:])
+
+
+def test_rows_may_be_open_and_what_is_summed_or_multiplied_may_not() -> None:
+    """Blocks of an open number of rows are no higher than few rows fill."""
+    size = size_of(Dim("size", 1, 4096))
+    cascade = quantised_product(size, 256, 96)
+    assert find_factors(cascade) is not None
+    chosen = default_schedule(cascade, derive(cascade), processor("cpu-avx512")).schedule
+    assert dict(chosen.options) == {APART: 1} and dict(chosen.tiles)["i"] == 64
+    assert find_factors(quantised_product(512, size, 96)) is None
+    assert find_factors(quantised_product(512, 256, size)) is None

@@ -16,7 +16,7 @@ from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, index, loads, op
-from redfuser.extents import is_symbolic
+from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
 
@@ -95,15 +95,16 @@ def _checked(left: Load, right: Load, contract: Contract, phase: Phase, program:
     tiles = {tile.axis: tile.size for tile in phase.grid}
     if {*contract.target.axes} != {*rows, column} or any(tiles.get(a) != 1 for a in rows[:-1]):
         return None
-    if any(is_symbolic(a.extent) for a in (*rows, column)):
+    if is_symbolic(column.extent) or any(is_symbolic(a.extent) and a not in tiles for a in rows):
         return None
     row, block = rows[-1], tiles.get(column, column.extent)
     fits = block % COLUMNS == 0 and (left.tensor.shape[-1], right.tensor.shape[1]) == (over.extent, column.extent)
-    padded = left.tensor in program.workspaces or (over.extent % STEP == 0 and row.extent % ROWS == 0)
-    if not fits or not padded or (row in tiles and tiles[row] % ROWS and tiles[row] != row.extent):
+    whole = over.extent % STEP == 0 and not is_symbolic(row.extent) and row.extent % ROWS == 0
+    padded = left.tensor in program.workspaces or whole
+    if not fits or not padded or (row in tiles and tiles[row] % ROWS and tiles[row] != most(row.extent)):
         return None
     panels = Panels(over.extent, column.extent, block)
-    few_rows = -(-row.extent // tiles.get(row, row.extent)) <= FEW_BLOCKS
+    few_rows = not is_symbolic(row.extent) and -(-row.extent // tiles.get(row, row.extent)) <= FEW_BLOCKS
     return BlockProduct(contract.target, left, right, row, column, over, panels, few_rows)
 
 

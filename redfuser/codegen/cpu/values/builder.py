@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.evaluate import numpy_dtype
 from redfuser.expr import PAIR, Axis, Const, Expr, Op, Symbol, axis, index
-from redfuser.extents import Dim, Extent, terms_of
+from redfuser.extents import Dim, Extent, is_symbolic, terms_of
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Builder:
         self.store(array, place, value)
         return BufferLoad(array, [place])
 
-    def allocate(self, name: str, size: int, dtype: str) -> Buffer:
+    def allocate(self, name: str, size: Extent, dtype: str) -> Buffer:
         """A flat buffer that lives to the end of the innermost open block; of bytes for bools, float32 for narrow
         floats, 64-bit integers for pairs.
 
@@ -173,9 +173,11 @@ class Builder:
 
         narrow = dtype == "bfloat16" or dtype.startswith("float8")
         dtype = "float32" if narrow else {"bool": "int8", PAIR: "int64"}.get(dtype, dtype)
-        small = size * numpy_dtype(dtype).itemsize < STACK_BYTES
+        is_open = is_symbolic(size)
+        small = not is_open and size * numpy_dtype(dtype).itemsize < STACK_BYTES
         scope = "global" if small else "local"
-        buffer = decl_buffer((max(size, 1),), dtype, self.unique(name), scope=scope, data_alignment=64)
+        shape = self.shape([size]) if is_open else (max(size, 1),)
+        buffer = decl_buffer(shape, dtype, self.unique(name), scope=scope, data_alignment=64)
         self.emit(AllocBuffer(buffer))
         return buffer
 

@@ -11,6 +11,7 @@ import tvm
 from redfuser.algebra import derive
 from redfuser.codegen.cpu import compile_kernel, generate
 from redfuser.codegen.cpu.bytes.products import packable, products_of, take_out
+from redfuser.extents import Dim, Extent, size_of
 from redfuser.targets import CpuTarget
 from redfuser.tile import build, default_schedule
 from redfuser.tile.ir import TileProgram
@@ -20,7 +21,7 @@ from tests.tile.build import quantised_product
 SHAPES = [(1, 64, 16), (7, 100, 40), (37, 130, 50), (300, 64, 160), (700, 64, 80), (40, 4160, 48), (19, 4200, 112)]
 
 
-def program_for(rows: int, depth: int, columns: int, target: CpuTarget) -> TileProgram:
+def program_for(rows: Extent, depth: int, columns: int, target: CpuTarget) -> TileProgram:
     cascade = quantised_product(rows, depth, columns)
     derivation = derive(cascade)
     return build(cascade, derivation, default_schedule(cascade, derivation, target).schedule)
@@ -46,6 +47,18 @@ def test_every_processor_gives_the_same_numbers(name: str, shape: tuple[int, int
     assert bool(products_of(take_out(program))) == (target.multiplies_bytes and shape[0] > 1)
     (y,) = compile_kernel(generate(program, target), target)(x, w)
     np.testing.assert_allclose(y, expected(x, w), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu-avx512", "cpu-avx2", "cpu-x86-64"])
+def test_any_number_of_rows(name: str) -> None:
+    target, (depth, columns) = able(name), (130, 48)
+    program = program_for(size_of(Dim("rows", 1, 700)), depth, columns, target)
+    assert bool(products_of(take_out(program))) == target.multiplies_bytes
+    kernel = compile_kernel(generate(program, target), target)
+    for rows in (1, 2, 3, 5, 15, 16, 17, 31, 64, 65, 100, 257, 700):
+        x, w = data(rows, depth, columns)
+        (y,) = kernel(x, w, rows=rows)
+        np.testing.assert_allclose(y, expected(x, w), rtol=1e-6, err_msg=str(rows))
 
 
 def test_a_kernel_takes_a_packed_weight() -> None:

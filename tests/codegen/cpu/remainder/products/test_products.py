@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("tvm")
 
 import tvm
-from tvm import relax
+from tvm import relax, te
 from tvm.script import relax as R
 
 from redfuser.cascade.graph import Definition
+from redfuser.cascade.reading.sizes import with_dims
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.function import schedule_function
@@ -21,6 +22,7 @@ from redfuser.codegen.cpu.remainder.products.contraction import Contraction, rec
 from redfuser.codegen.cpu.remainder.products.packing import plan_packing
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling, choose_tiling
 from redfuser.expr import Expr, Tensor, axis, index, load, op
+from redfuser.signature import DimRange
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import legalised, run
 
@@ -319,3 +321,23 @@ def test_a_far_apart_variable_factor_is_packed_on_every_call() -> None:
     assert "packed" in assembly.module.script()
     a, b = random(3, 20, 24), random(3, 24, 600)
     np.testing.assert_allclose(run(assembly, a, b), a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_what_comes_before_a_product_may_have_open_sizes_too() -> None:
+    """Sums of rows, kept until the product of an open number of them is scaled."""
+    rows, w = tvm.tirx.Var("n", "int64"), random(24, 32)
+
+    def scaled(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        k, m = te.reduce_axis((0, 24), "k"), te.reduce_axis((0, 24), "m")
+        total = te.compute((a.shape[0],), lambda i: te.sum(a[i, m], axis=m), name="total")
+        product = te.compute((a.shape[0], 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+        return te.compute(product.shape, lambda i, j: total[i] * product[i, j], name="scaled")
+
+    x = relax.Var("x", relax.TensorStructInfo((rows, 24), "float32"))
+    module = legalised([x], lambda: relax.BlockBuilder.current().emit_te(scaled, x, relax.const(w)))
+    assembly = assemble(with_dims(module, {"n": DimRange(1, 300)}), [], target())
+    assert set(assembly.schedules.values()) == {"product"}
+    for n in (1, 5, 130):
+        x = random(n, 24)
+        expected = (x.astype(np.float64) @ w) * x.sum(1, keepdims=True)
+        np.testing.assert_allclose(run(assembly, x), expected, rtol=1e-4, atol=1e-4)
