@@ -145,3 +145,23 @@ def test_blocks_share_out_the_keys_of_a_decoder(
         assert done.code == 0 and "PASSED" in done.output, done.output
         grids = {prod(event["grid"]) for event in done.of("launch")}
         assert grids == {2 * batch, 2 * batch * max(min(wanted // (2 * batch), 32), 1)}, "what merges, and segments"
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", CAPABILITY)
+def test_products_of_bytes_of_open_rows_are_one_kernel(target: str, recorder: Recorder, tmp_path: Path) -> None:
+    build, generator = Builder("integers"), np.random.default_rng(0)
+    a = build.input("a", ("batch", "n", 96), "uint8")
+    w = build.constant(generator.integers(-128, 128, (96, 72), dtype=np.int8))
+    zeros = build.constant(np.uint8(131)), build.constant(np.int8(-3))
+    build.output(build.node("MatMulInteger", a, w, *zeros), ("batch", "n", 72), "int32", name="sums")
+    onnx.save(build.model(), tmp_path / "integers.onnx")
+    output, dims = tmp_path / "out", {"batch": DimRange(1, 4), "n": DimRange(1, 300)}
+    artifact = library.compile(tmp_path / "integers.onnx", target=target, output=output, dims=dims)
+    assert len(artifact.report.products) == 1
+    emulator = emulating(sources_of(output), recorder, tmp_path / "emulation")
+    for batch, size in ((1, 1), (3, 5), (1, 64), (2, 65)):
+        given = ("--model", tmp_path / "integers.onnx", "--device", "cuda")
+        sizes = ("--dim", f"batch={batch}", "--dim", f"n={size}")
+        done = emulator.redfuser("verify", output, *given, *sizes, capability=CAPABILITY[target])
+        assert done.code == 0 and "PASSED" in done.output, done.output
