@@ -1,4 +1,4 @@
-"""Casts of numbers that are held within an integer type before, which quantisation ends with."""
+"""Casts to integers: of numbers that are held within the type before, which quantisation ends with, and of NaN."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from redfuser.expr import Const, Expr, Op
 
 
 class Saturation(NamedTuple):
-    """``cast(min(max(value, low), high))``, where ``low`` is the least number of the integer type.
-
-    A NaN becomes ``low``, as that cast of a NaN does: a maximum that drops a NaN serves as well as one that keeps it.
-    """
+    """``cast(min(max(value, low), high))`` to integers, the bounds constants."""
 
     value: Expr
     low: Const
     high: Const
 
+    def drops_nan(self, dtype: str) -> bool:
+        """Whether a maximum that drops a NaN gives what the cast of one does."""
+        return self.low.value == of_nan(dtype)
 
-def lowest(dtype: str) -> int:
-    """What a NaN becomes in an integer type (bool is none): its least number, as in ONNX Runtime's QuantizeLinear."""
-    return 0 if dtype.startswith("uint") else -(1 << (int(dtype.removeprefix("int")) - 1))
+
+def of_nan(dtype: str) -> int:
+    """What a NaN becomes in an integer type: ONNX leaves it open, and this is what x86 and NumPy make of it.
+
+    Types of less than 32 bits get the low bits of the least int32.
+    """
+    return -(1 << (int(dtype.removeprefix("int")) - 1)) if dtype in ("int32", "int64") else 0
 
 
 def truncates(node: Expr) -> bool:
@@ -34,9 +38,7 @@ def saturation(node: Expr) -> Saturation | None:
         return None
     upper = _bounded(node.args[0], "min")
     lower = upper and _bounded(upper[0], "max")
-    if upper is None or lower is None or lower[1].value != lowest(node.dtype):
-        return None
-    return Saturation(lower[0], lower[1], upper[1])
+    return Saturation(*lower, upper[1]) if upper is not None and lower is not None else None
 
 
 def _bounded(node: Expr, name: str) -> tuple[Expr, Const] | None:

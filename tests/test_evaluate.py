@@ -84,7 +84,7 @@ def test_other_dtypes_are_refused() -> None:
         evaluate(number(1, "float32"), {}, {}, "float32")
 
 
-@pytest.mark.parametrize(("to", "least"), [("int8", -128), ("uint8", 0), ("int32", -(2**31))])
-def test_a_nan_becomes_the_least_integer(to: str, least: int) -> None:
+@pytest.mark.parametrize(("to", "least"), [("int8", 0), ("uint8", 0), ("int32", -(2**31))])
+def test_a_nan_becomes_an_integer_as_on_x86(to: str, least: int) -> None:
     assert evaluate(cast(number(math.nan, "float32"), to), {}, {}) == least
     assert evaluate(cast(number(math.nan, "float32"), to), {}, {}, "float64") == least

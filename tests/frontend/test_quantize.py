@@ -53,7 +53,7 @@ def test_casts_to_four_bit_floats_round_to_even() -> None:
     check(single("Cast", {"x": x}, opset=23, to=TensorProto.FLOAT4E2M1), {"x": x})
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("kind", ["uint8", "uint16"])
 def test_a_nan_becomes_the_least_number_as_in_onnx_runtime(kind: str, tmp_path: Path) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 3] * 9, np.float32)
     proto = single("QuantizeLinear", {"x": x}, {"s": np.float32(0.5), "z": np.dtype(kind).type(7)}, opset=21)

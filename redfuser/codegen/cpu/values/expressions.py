@@ -102,7 +102,7 @@ class Translator:
             x, y = map(visit, node.args)
             return self._quotient(x, y, isinstance(node.args[1], Load) and node.args[1].tensor in self.normal)
         if held := saturation(node):
-            return saturated(visit(held.value), held.low, held.high, node.dtype)
+            return saturated(held, self.builder.bind("held", visit(held.value)), node.dtype)
         arguments = level(*map(visit, node.args))
         if node.name == "sub":
             arguments = tuple(rounded_product(*pair) for pair in zip(node.args, arguments, strict=True))

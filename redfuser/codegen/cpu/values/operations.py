@@ -8,7 +8,7 @@ from redfuser.codegen.cpu.values.builder import scalar_dtype
 from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.values.vectors import extremum, like, typed
 from redfuser.expr import PAIR, Const, number
-from redfuser.saturation import lowest
+from redfuser.saturation import Saturation, of_nan
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
@@ -62,7 +62,7 @@ def operator(name: str, *arguments: PrimExpr) -> PrimExpr:
 def converted(value: PrimExpr, dtype: str) -> PrimExpr:
     """The value in another type, rounded to nearest where it must be; only zero is false.
 
-    A NaN becomes the least integer: LLVM's conversion alone leaves it undefined, and what follows with it.
+    LLVM's conversion of a NaN to integers alone is undefined, and what follows with it.
     """
     from tvm.tirx import NE, Select, isnan
 
@@ -82,14 +82,16 @@ def converted(value: PrimExpr, dtype: str) -> PrimExpr:
         return number.astype(typed(dtype, value))
     result = value.astype(typed(dtype, value))
     truncated = "float" in source and "int" in dtype
-    return Select(isnan(value), like(lowest(dtype), result), result) if truncated else result
+    return Select(isnan(value), like(of_nan(dtype), result), result) if truncated else result
 
 
-def saturated(value: PrimExpr, low: Const, high: Const, dtype: str) -> PrimExpr:
-    """The value between two integers in their type; a NaN becomes ``low``, for TVM's ``Max`` drops it."""
-    from tvm.tirx import Max, Min
+def saturated(held: Saturation, value: PrimExpr, dtype: str) -> PrimExpr:
+    """The held value between its bounds, in an integer type: TVM's ``Max`` drops a NaN, and one check may do."""
+    from tvm.tirx import Max, Min, Select, isnan
 
-    return Min(Max(value, like(low.value, value)), like(high.value, value)).astype(typed(dtype, value))
+    low, high = like(held.low.value, value), like(held.high.value, value)
+    result = Min(Max(value, low), high).astype(typed(dtype, value))
+    return result if held.drops_nan(dtype) else Select(isnan(value), like(of_nan(dtype), result), result)
 
 
 def one_integer_type(arguments: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:

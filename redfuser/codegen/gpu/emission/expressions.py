@@ -10,7 +10,7 @@ from redfuser.codegen.gpu.emission.pairs import pair_text, value_text
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Symbol, number
 from redfuser.operators import UNARY
-from redfuser.saturation import lowest, saturation, truncates
+from redfuser.saturation import of_nan, saturation, truncates
 
 LOG2_E = log2(e)
 
@@ -108,14 +108,15 @@ class Writer:
         return self._call(expr), ATOM
 
     def _call(self, expr: Op) -> str:
-        if held := saturation(expr):
+        held = saturation(expr)
+        if held and held.drops_nan(expr.dtype):
             low, high = (constant(bound.value, bound.dtype) for bound in (held.low, held.high))
             return f'T.cast(T.min(T.max({self.text(held.value)}, {low}), {high}), "{expr.dtype}")'
         name, args = expr.name, list(map(self.text, expr.args))
         if name == "cast" and (expr.dtype, expr.args[0].dtype) == (INDEX, "int32"):
             return args[0]
         if name == "cast":
-            least = lowest(expr.dtype) if truncates(expr) else 0
+            least = of_nan(expr.dtype) if truncates(expr) else 0
             result = f'T.cast({args[0]}, "{expr.dtype}")'  # of a NaN 0 on the device
             return f"T.if_then_else(T.isnan({args[0]}), {constant(least, expr.dtype)}, {result})" if least else result
         if name == "pair":
