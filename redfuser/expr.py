@@ -2,7 +2,7 @@
 
 An expression gives one element of a tensor as a function of *axes* (loop coordinates). Leaves are
 constants, axes and loads; inner nodes apply a named operator. Index arithmetic uses the same nodes
-with dtype ``int64``. Expressions are immutable, hashable and compared by structure.
+with dtype ``int64``. Expressions are immutable and hashable; equal ones are one object.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import reduce as fold
 from typing import Any, TypeVar
 
 from redfuser.extents import Extent, Size
+from redfuser.interning import Interned
 from redfuser.operators import COMPARISONS, OPERATORS, PAIR
 
 __all__ = ["COMPARISONS", "OPERATORS", "PAIR"]
@@ -44,18 +45,20 @@ class Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Expr:
+class Expr(metaclass=Interned):
     """Base of all expressions. ``dtype`` is the type of the value it gives."""
 
     dtype: str
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
-    def _key(self) -> tuple[object, ...]:
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that there is to it."""
         raise NotImplementedError
 
     def __hash__(self) -> int:
         if not self._hash:
-            object.__setattr__(self, "_hash", hash((type(self).__name__, self.dtype, self._key())) or 1)
+            object.__setattr__(self, "_hash", hash((type(self).__name__, self.identity)) or 1)
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -64,7 +67,7 @@ class Expr:
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
         assert isinstance(other, Expr)
-        return self.dtype == other.dtype and self._key() == other._key()
+        return self.identity == other.identity
 
     def __reduce__(self) -> tuple[object, ...]:
         # String hashes differ between processes: never carry a cached hash across a pickle.
@@ -89,8 +92,9 @@ class Const(Expr):
 
     value: float | int | bool
 
-    def _key(self) -> tuple[object, ...]:
-        return (repr(self.value),)
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return (self.dtype, repr(self.value))
 
     def __str__(self) -> str:
         return f"{self.value:.9g}" if isinstance(self.value, float) else str(self.value)
@@ -103,8 +107,9 @@ class Axis(Expr):
     name: str
     extent: Extent
 
-    def _key(self) -> tuple[object, ...]:
-        return (self.name, self.extent)
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return (self.dtype, self.name, self.extent)
 
     def __str__(self) -> str:
         return self.name
@@ -116,8 +121,12 @@ class Symbol(Expr):
 
     size: Extent
 
-    def _key(self) -> tuple[object, ...]:
-        return (self.size,)
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return (
+            self.dtype,
+            self.size,
+        )
 
     def __str__(self) -> str:
         return f"({self.size})" if "+" in str(self.size) else str(self.size)
@@ -130,8 +139,9 @@ class Load(Expr):
     tensor: Tensor
     indices: tuple[Expr, ...]
 
-    def _key(self) -> tuple[object, ...]:
-        return (self.tensor, self.indices)
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return (self.dtype, self.tensor, self.indices)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -156,8 +166,9 @@ class Op(Expr):
         if self.name not in OPERATORS or OPERATORS[self.name][0] != len(self.args):
             raise ValueError(f"not an operator of {len(self.args)} arguments: {self.name}")
 
-    def _key(self) -> tuple[object, ...]:
-        return (self.name, self.args)
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return (self.dtype, self.name, self.args)
 
     @property
     def children(self) -> tuple[Expr, ...]:
