@@ -29,13 +29,31 @@ def integer_product(
     result = bb.emit_te(_sums, a, b, primfunc_name_hint="matmul")
     left, right = _offset(bb, a_zero, a, True), _offset(bb, b_zero, b, False)
     if left is not None:
-        result = bb.emit(R.subtract(result, bb.emit(R.multiply(left, _total(bb, b, -2)))))
+        result = bb.emit(R.subtract(result, _times(bb, left, _total(bb, b, -2))))
     if right is not None:
-        result = bb.emit(R.subtract(result, bb.emit(R.multiply(_total(bb, a, -1), right))))
+        result = bb.emit(R.subtract(result, _times(bb, _total(bb, a, -1), right)))
     if left is not None and right is not None:
-        both = bb.emit(R.multiply(bb.emit(R.multiply(left, right)), relax.const(depth, "int32")))
+        both = _times(bb, _times(bb, left, right), relax.const(depth, "int32"))
         result = bb.emit(R.add(result, both))
     return result
+
+
+def kept_apart(value: relax.Expr) -> relax.Expr:
+    """A constant scalar as a tensor of one element, any other value as it is.
+
+    A scalar is written into the code; a tensor is handed to it. Scales and zero points differ from layer to layer:
+    kept apart, layers that are equal otherwise share their kernels.
+    """
+    if isinstance(value, relax.Constant) and rank_of(value) == 0:
+        return relax.const(value.data.numpy().reshape(1))
+    return value
+
+
+def _times(bb: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    """The product in int32, of constants at once."""
+    if isinstance(a, relax.Constant) and isinstance(b, relax.Constant):
+        return kept_apart(relax.const(np.asarray(a.data.numpy() * b.data.numpy(), np.int32)))
+    return bb.emit(R.multiply(kept_apart(a), kept_apart(b)))
 
 
 def of_rows(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr) -> relax.Expr:

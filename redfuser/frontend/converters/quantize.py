@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from onnx import TensorProto
 from tvm import relax
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.bytes import integer_product, of_rows
+from redfuser.frontend.converters.bytes import integer_product, kept_apart, of_rows
 from redfuser.frontend.converters.common import (
     HALF,
     Attributes,
@@ -25,7 +26,7 @@ from redfuser.frontend.element_types import element_type, integer_limits, is_nar
 
 def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """DequantizeLinear: ``(x - zero_point) · scale``, computed in float32 at least."""
-    data, scale, zero = inputs[0], inputs[1], optional(inputs, 2)
+    data, scale, zero = inputs[0], inputs[1], _unless_zero(optional(inputs, 2))
     result, wide = output_type(attributes), _wide(dtype_of(scale))
     axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
     # Differences of 8- and 16-bit integers are exact in float32; those of int32 are taken before they are rounded.
@@ -52,6 +53,7 @@ def convert_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
     narrow = element_type(precision) if precision else dtype_of(scale)
     if narrow in HALF:  # of such operands, the quotient rounded to float32 first is the same
         scaled = _cast(bb, _cast(bb, scaled, narrow), wide)
+    zero = _unless_zero(zero)
     shift = None if zero is None else _cast(bb, _aligned(bb, zero, data, axis, block), wide)
     return quantised(bb, scaled, shift, output_type(attributes), attributes)
 
@@ -135,12 +137,19 @@ def convert_q_linear_mat_mul(bb: relax.BlockBuilder, inputs: Inputs, attributes:
     """QLinearMatMul: an exact integer product, scaled and quantised again."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     product = integer_product(bb, a, a_zero, b, b_zero)
-    left_scale = of_rows(bb, _cast(bb, a_scale, "float32"), a)
-    factor = bb.emit(R.multiply(left_scale, _cast(bb, b_scale, "float32")))
-    factor = bb.emit(R.divide(factor, of_rows(bb, _cast(bb, y_scale, "float32"), a)))
-    scaled = bb.emit(R.multiply(bb.emit(R.astype(product, "float32")), factor))
-    shift = of_rows(bb, _cast(bb, y_zero, "float32"), a)
+    factor = _quotient_of_scales(bb, of_rows(bb, a_scale, a), b_scale, of_rows(bb, y_scale, a))
+    scaled = bb.emit(R.multiply(bb.emit(R.astype(product, "float32")), kept_apart(factor)))
+    shift = kept_apart(_cast(bb, of_rows(bb, y_zero, a), "float32"))
     return quantised(bb, scaled, shift, output_type(attributes), attributes)
+
+
+def _quotient_of_scales(bb: relax.BlockBuilder, a: relax.Expr, b: relax.Expr, y: relax.Expr) -> relax.Expr:
+    """``a · b / y`` in float32, of constants at once."""
+    scales = [_cast(bb, scale, "float32") for scale in (a, b, y)]
+    if all(isinstance(scale, relax.Constant) for scale in scales):
+        first, second, third = (scale.data.numpy() for scale in scales)
+        return relax.const(first * second / third)
+    return bb.emit(R.divide(bb.emit(R.multiply(*scales[:2])), scales[2]))
 
 
 def convert_mat_mul_integer(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
@@ -152,7 +161,7 @@ def _aligned(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr, axis: 
     """A scale or zero point so that it broadcasts against the data: one for all, one an axis entry, one a block."""
     rank = rank_of(data)
     if rank_of(value) == 0:
-        return value
+        return kept_apart(value) if rank else value
     axis %= max(rank, 1)
     if block:
         repeated = bb.emit(R.repeat(value, block, axis))
@@ -172,9 +181,20 @@ def _is_one(scale: relax.Expr) -> bool:
     return isinstance(scale, relax.Constant) and bool((scale.data.numpy() == 1).all())
 
 
+def _unless_zero(zero: relax.Expr | None) -> relax.Expr | None:
+    """A zero point; None where it is 0 throughout."""
+    none = isinstance(zero, relax.Constant) and not zero.data.numpy().astype(np.float32).any()
+    return None if none else zero
+
+
 def _wide(dtype: str) -> str:
     return dtype if dtype == "float64" else "float32"
 
 
 def _cast(bb: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
-    return value if dtype_of(value) == dtype else bb.emit(R.astype(value, dtype))
+    """The value in a type, of a constant at once."""
+    if dtype_of(value) == dtype:
+        return value
+    if isinstance(value, relax.Constant) and not dtype.startswith(("float8", "bfloat16")):
+        return relax.const(value.data.numpy().astype(dtype))
+    return bb.emit(R.astype(value, dtype))

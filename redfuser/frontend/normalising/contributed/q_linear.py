@@ -19,7 +19,8 @@ _ALONG_AN_AXIS = 13
 
 def define_add(write: Definition) -> None:
     """``A + B``; inputs: each operand with scale and zero point, scale and zero point of the sum."""
-    a, b = (write.add("Mul", _whole(write, n), write.add("Div", write.input(n + 1), write.input(6))) for n in (0, 3))
+    ratios = [_kept_apart(write, write.add("Div", write.input(place + 1), write.input(6))) for place in (0, 3)]
+    a, b = (write.add("Mul", _whole(write, place), ratio) for place, ratio in zip((0, 3), ratios, strict=True))
     _round(write, write.add("Add", a, b), 6)
 
 
@@ -27,7 +28,7 @@ def define_mul(write: Definition) -> None:
     """``A · B``; inputs as of the sum."""
     product = write.add("Mul", _whole(write, 0), _whole(write, 3))
     step = write.add("Div", write.add("Mul", write.input(1), write.input(4)), write.input(6))
-    _round(write, write.add("Mul", product, step), 6)
+    _round(write, write.add("Mul", product, _kept_apart(write, step)), 6)
 
 
 def define_sigmoid(write: Definition) -> None:
@@ -136,7 +137,15 @@ def _whole(write: Definition, place: int) -> str:
     kind = write.element_type(place + 1)
     value = write.add("Cast", write.input(place), to=kind)
     zero = write.input(place + 2)
-    return write.add("Sub", value, write.add("Cast", zero, to=kind)) if zero else value
+    return write.add("Sub", value, _kept_apart(write, write.add("Cast", zero, to=kind))) if zero else value
+
+
+def _kept_apart(write: Definition, number: str) -> str:
+    """A scalar as a vector of one number, where the node's first operand isn't a scalar.
+
+    Scalars are written into the code, where layers that are equal otherwise would differ.
+    """
+    return write.add("Reshape", number, write.integers(-1)) if write.shape(0) else number
 
 
 def _round(write: Definition, steps: str, place: int) -> None:
@@ -144,7 +153,7 @@ def _round(write: Definition, steps: str, place: int) -> None:
     _require_single(write, place, place + 1)
     kind, zero = write.element_type(place), write.input(place + 1)
     if zero:
-        steps = write.add("Add", steps, write.add("Cast", zero, to=kind))
+        steps = write.add("Add", steps, _kept_apart(write, write.add("Cast", zero, to=kind)))
     none = write.number(0, write.element_type(place + 1 if zero else 0))
     write.add("QuantizeLinear", steps, write.number(1, kind), none, out=write.output(0))
 

@@ -121,7 +121,9 @@ def integer_product(
     while points and not points[-1]:
         points.pop()
     exact = write.add("Cast", write.add("MatMulInteger", *data, *points), to=kind)
-    product = write.add("Mul", exact, write.add("Mul", *scales), out="" if bias else out)
+    # A vector, if of one number: scalars are written into the code, and equal layers differ in them.
+    scale = write.add("Reshape", write.add("Mul", *scales), write.integers(-1))
+    product = write.add("Mul", exact, scale, out="" if bias else out)
     return write.add("Add", product, bias, out=out) if bias else product
 
 
