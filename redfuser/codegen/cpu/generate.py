@@ -52,7 +52,8 @@ def generate(program: TileProgram, target: CpuTarget, packed: Collection[Tensor]
     sizes = {product.right.tensor: product.panels.size for product in products if product.right.tensor in packed}
     declared = {t: _declare(builder, replace(t, shape=(sizes[t],)) if t in sizes else t) for t in parameters}
     declared |= {tensor: _allocate(builder, tensor, tensor in factors) for tensor in program.workspaces}
-    whole = factors | {product.right.tensor for product in products}
+    # TVM compacts what it allocates, and wants it accessed in the shape that it has.
+    whole = factors | {product.right.tensor for product in products} | set(program.workspaces)
     arrays = {t: _view(builder, array, len(array.shape) if t in whole else rank(t)) for t, array in declared.items()}
     bytes_ = _byte_products(builder, products, arrays, machine, packed) if products else None
     for phase in program.phases:

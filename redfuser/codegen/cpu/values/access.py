@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
@@ -14,7 +13,7 @@ from redfuser.codegen.cpu.values import nontemporal
 from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, matched
 from redfuser.codegen.cpu.values.types import computed, decoded, encoded
 from redfuser.codegen.cpu.values.vectors import shuffle, typed
-from redfuser.expr import Expr, Load, Tensor, axes_of, index, loads, op, substitute
+from redfuser.expr import Expr, Load, Tensor, axes_of, index, loads, substitute
 from redfuser.extents import surely_at_most, surely_less
 from redfuser.indexing import Linear, linear
 
@@ -68,7 +67,7 @@ class Access:
         return Ramp(start, stride, lane.extent) if lane is not None and stride else start
 
     def in_memory(self, node: Load, region: Region, evaluate: Evaluate) -> PrimExpr:
-        """Elements of a tensor in memory: one vector where they are evenly spaced, else gathered one by one.
+        """Elements of a tensor in memory: one vector where they are adjacent, else gathered one by one.
 
         Args:
             evaluate: gives the values that an index is computed from.
@@ -77,9 +76,6 @@ class Access:
 
         where = self._adjacent(node.tensor, node.indices, region)
         if where is None and region.lane is not None:
-            spaced = self._spaced(node.tensor, node.indices, region)
-            if spaced is not None:
-                return decoded(spaced, node.tensor.dtype)
             lanes = range(region.lane.extent)
             return shuffle([self.in_memory(node, region.element(n), evaluate) for n in lanes], lanes)
         if where is None:
@@ -134,34 +130,6 @@ class Access:
             if varying and (varying != [(lane, 1)] or dimension != len(forms) - 1):
                 return None
         return [self._ramp(form, region) for form in forms]
-
-    def _spaced(self, tensor: Tensor, indices: Sequence[Expr], region: Region) -> PrimExpr | None:
-        """All lanes' elements, if they follow each other at one distance, certainly inside the tensor.
-
-        It is one load for TVM, which takes seconds to analyse some thousands of them.
-        """
-        from tvm.tirx import BufferLoad, DeclBuffer, Ramp, decl_buffer
-
-        if not all(arithmetic(i) and _inside(i, extent) for i, extent in zip(indices, tensor.shape, strict=True)):
-            return None
-        points, lane = region.points(), region.lane
-        assert lane is not None
-        base: Expr = index(0)
-        distance: Expr = index(0)
-        for place, extent in zip(indices, tensor.shape, strict=True):
-            form = linear(substitute(place, points))
-            if any(lane in axes_of(atom) for atom, _ in form.terms if atom != lane):
-                return None
-            step = next((c for atom, c in form.terms if atom == lane), 0)
-            start = Linear(tuple(t for t in form.terms if t[0] != lane), form.constant)
-            base = op("add", op("mul", base, index(extent)), start.expr())
-            distance = op("add", op("mul", distance, index(extent)), index(step))
-        array = self.arrays[tensor]
-        flat = decl_buffer(
-            (prod(array.shape),), array.dtype, self.builder.unique(f"{array.name}_flat"), data=array.data
-        )
-        self.builder.emit(DeclBuffer(flat))
-        return BufferLoad(flat, [Ramp(self.builder.index(base), self.builder.index(distance), lane.extent)])
 
     def _clipped(self, position: Expr, extent: int, region: Region, evaluate: Evaluate) -> PrimExpr:
         """An index kept inside the tensor: what a select throws away may point anywhere."""
