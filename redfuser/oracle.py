@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redfuser.double_operators import double_operators
@@ -16,10 +16,11 @@ from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.normalise import OPSET, convert, inline_functions, upgrade
 from redfuser.frontend.reading.walk import names_read
 from redfuser.runtime_reading import as_runtime_reads, sort
+from redfuser.widening import Arrays, widen_graph, widened
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto
+    from onnx import ModelProto, NodeProto, OperatorSetIdProto
 
     Array = np.ndarray[Any, Any]
     Values = dict[str, Array]
@@ -95,122 +96,39 @@ def _run(proto: ModelProto, feeds: Mapping[str, Array], wide: bool) -> Values:
     sort(model)
     small = [tensor for tensor in model.graph.initializer if tensor.name not in large]
     if wide:
-        _widen_graph(model.graph, small)
-    values = _Arrays(wide, {name: _widened(array) if wide else array for name, array in feeds.items()})
+        widen_graph(model.graph, small)
+    values = Arrays(wide, {name: widened(array) if wide else array for name, array in feeds.items()})
     values |= {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in small}
     values |= large
-    results = _run_nodes(model, model.graph.node, values, wide)
+    results = _run_nodes(model, model.graph.node, values)
     return {output.name: results[output.name] for output in model.graph.output}
 
 
-class _Arrays(dict[str, Any]):
-    """Arrays by name; those of large initializers are made when they are asked for, and not kept.
-
-    Args:
-        wide: whether they are made in float64.
-    """
-
-    def __init__(self, wide: bool, known: Mapping[str, Any]) -> None:
-        super().__init__(known)
-        self.wide = wide
-
-    def __getitem__(self, name: str) -> Array:
-        from onnx import TensorProto, numpy_helper
-
-        value: Any = super().__getitem__(name)
-        if not isinstance(value, TensorProto):
-            return value
-        array = numpy_helper.to_array(value)
-        return _widened(array) if self.wide else array
-
-    def get(self, name: str, default: Any = None) -> Any:
-        known = name in self
-        return self[name] if known else default
-
-    def with_more(self, more: Mapping[str, Any]) -> _Arrays:
-        """A copy with further arrays."""
-        copy = _Arrays(self.wide, self)
-        copy |= more
-        return copy
-
-
-def _widened(array: Array) -> Array:
-    """Floating point as float64; other types, 8-bit floats included, unchanged."""
-    import numpy as np
-
-    return array.astype(np.float64) if str(array.dtype) in ("float16", "bfloat16", "float32") else array
-
-
-def _widen_graph(graph: GraphProto, constants: Sequence[TensorProto]) -> None:
-    """These constants, casts and subgraphs in float64; what was inferred about types is dropped."""
-    import onnx
-
-    del graph.value_info[:]
-    for tensor in constants:
-        wide = _widened(onnx.numpy_helper.to_array(tensor))
-        tensor.CopyFrom(onnx.numpy_helper.from_array(wide, tensor.name))
-    for value in [*graph.input, *graph.output]:
-        if _is_narrow(value.type.tensor_type.elem_type):
-            value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
-    for node in graph.node:
-        attributes = list(_widen_attributes(node))
-        del node.attribute[:]
-        node.attribute.extend(attributes)
-
-
-def _is_narrow(element_type: int) -> bool:
-    from onnx import TensorProto
-
-    return element_type in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-
-
-def _widen_attributes(node: NodeProto) -> Iterator[AttributeProto]:
-    """The node's attributes, rewritten; how precisely to compute is no longer asked for."""
-    import numpy as np
-    import onnx
-
-    for attribute in node.attribute:
-        if attribute.name == "softmax_precision":
-            continue
-        if attribute.name in ("to", "dtype") and _is_narrow(attribute.i):
-            attribute.i = onnx.TensorProto.DOUBLE
-        elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
-            number = np.array(onnx.helper.get_attribute_value(attribute), np.float64)
-            attribute = onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(number))
-        elif attribute.HasField("t"):
-            attribute.t.CopyFrom(onnx.numpy_helper.from_array(_widened(onnx.numpy_helper.to_array(attribute.t))))
-        elif attribute.HasField("g"):
-            _widen_graph(attribute.g, attribute.g.initializer)
-        yield attribute
-    if node.op_type == "ConstantOfShape" and not node.attribute:
-        yield onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(np.zeros(1)))
-
-
-def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: _Arrays, wide: bool) -> _Arrays:
+def _run_nodes(model: ModelProto, nodes: Sequence[NodeProto], outside: Arrays) -> Arrays:
     """What is known outside of the nodes, and what they compute."""
     values = outside.with_more({})
     for node in nodes:
         if node.op_type == "If" and node.domain in ("", "ai.onnx"):
-            values |= _run_branch(model, node, values, wide)
+            values |= _run_branch(model, node, values)
         elif definition := _definition(model, node, values):
-            results = _run_nodes(_with_definitions(model), definition, values, wide)
+            results = _run_nodes(_with_definitions(model), definition, values)
             values |= {name: results[name] for name in node.output if name}
         else:
-            values |= _run_node(model, node, values, wide)
+            values |= _run_node(model, node, values)
     return values
 
 
-def _run_branch(model: ModelProto, node: NodeProto, values: _Arrays, wide: bool) -> Values:
+def _run_branch(model: ModelProto, node: NodeProto, values: Arrays) -> Values:
     """The outputs of an If."""
     from onnx import numpy_helper
 
     branch = branch_of(node, bool(values[node.input[0]].all()))
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in branch.initializer}
-    results = _run_nodes(model, branch.node, values.with_more(constants), wide)
+    results = _run_nodes(model, branch.node, values.with_more(constants))
     return {name: results[output.name] for name, output in zip(node.output, branch.output, strict=True) if name}
 
 
-def _definition(model: ModelProto, node: NodeProto, values: _Arrays) -> Sequence[NodeProto] | None:
+def _definition(model: ModelProto, node: NodeProto, values: Arrays) -> Sequence[NodeProto] | None:
     """What defines a node: a contributed operator has float32 kernels only, if any."""
     from onnx import TypeProto, helper
 
@@ -230,7 +148,7 @@ def _with_definitions(model: ModelProto) -> ModelProto:
     return helper.make_model(helper.make_graph([], "", [], []), opset_imports=opsets, ir_version=model.ir_version)
 
 
-def _run_node(model: ModelProto, node: NodeProto, values: _Arrays, wide: bool) -> Values:
+def _run_node(model: ModelProto, node: NodeProto, values: Arrays) -> Values:
     import numpy as np
     from onnx import helper
 
@@ -246,9 +164,9 @@ def _run_node(model: ModelProto, node: NodeProto, values: _Arrays, wide: bool) -
     opsets = [_with_implementation(opset, node) for opset in model.opset_import]
     single = helper.make_model(graph, opset_imports=opsets, ir_version=model.ir_version)
     with np.errstate(all="ignore"):
-        fast = None if wide and _is_for_the_reference(node, feeds) else _by_onnxruntime(single, feeds)
+        fast = None if values.wide and _is_for_the_reference(node, feeds) else _by_onnxruntime(single, feeds)
         results = fast or _by_reference(single, feeds)
-    arrays = [_widened(np.asarray(result)) if wide else np.asarray(result) for result in results]
+    arrays = [widened(np.asarray(result)) if values.wide else np.asarray(result) for result in results]
     return dict(zip(names, arrays, strict=True))
 
 
