@@ -114,6 +114,16 @@ def test_products_of_quantised_matrices() -> None:
     np.testing.assert_array_equal(got, (a[0].astype(np.int32) - np.arange(4)[:, None]) @ b.astype(np.int32))
 
 
+def test_a_product_of_quantised_vectors_is_a_scalar() -> None:
+    a, b = np.arange(8, dtype=np.uint8) * 20, np.arange(8, dtype=np.uint8)
+    scales = {"sa": np.float32(0.1), "sb": np.float32(0.2), "sy": np.float32(5)}
+    constants = {**scales, "za": np.uint8(3), "b": b, "zb": np.uint8(4), "zy": np.uint8(2)}
+    product = helper.make_node("QLinearMatMul", ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"], ["y"])
+    check(
+        graph_of([product], {"a": a}, ["y"], {name: np.asarray(value) for name, value in constants.items()}), {"a": a}
+    )
+
+
 def test_what_is_not_supported_is_refused() -> None:
     constants = {"s": np.float32(1)}
     refused = {

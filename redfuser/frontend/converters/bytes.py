@@ -34,17 +34,17 @@ def integer_product(
         result = bb.emit(R.subtract(result, _times(bb, _total(bb, a, -1), right)))
     if left is not None and right is not None:
         both = _times(bb, _times(bb, left, right), relax.const(depth, "int32"))
-        result = bb.emit(R.add(result, both))
+        result = bb.emit(R.add(result, kept_apart(both, result)))
     return result
 
 
-def kept_apart(value: relax.Expr) -> relax.Expr:
-    """A constant scalar as a tensor of one element, any other value as it is.
+def kept_apart(value: relax.Expr, beside: relax.Expr) -> relax.Expr:
+    """A constant scalar as a tensor of one element, any other value, and any beside a scalar, as it is.
 
     A scalar is written into the code; a tensor is handed to it. Scales and zero points differ from layer to layer:
     kept apart, layers that are equal otherwise share their kernels.
     """
-    if isinstance(value, relax.Constant) and rank_of(value) == 0:
+    if isinstance(value, relax.Constant) and rank_of(value) == 0 and rank_of(beside):
         return relax.const(value.data.numpy().reshape(1))
     return value
 
@@ -52,8 +52,8 @@ def kept_apart(value: relax.Expr) -> relax.Expr:
 def _times(bb: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     """The product in int32, of constants at once."""
     if isinstance(a, relax.Constant) and isinstance(b, relax.Constant):
-        return kept_apart(relax.const(np.asarray(a.data.numpy() * b.data.numpy(), np.int32)))
-    return bb.emit(R.multiply(kept_apart(a), kept_apart(b)))
+        return relax.const(np.asarray(a.data.numpy() * b.data.numpy(), np.int32))
+    return bb.emit(R.multiply(kept_apart(a, b), kept_apart(b, a)))
 
 
 def of_rows(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr) -> relax.Expr:

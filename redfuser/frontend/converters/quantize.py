@@ -138,8 +138,8 @@ def convert_q_linear_mat_mul(bb: relax.BlockBuilder, inputs: Inputs, attributes:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     product = integer_product(bb, a, a_zero, b, b_zero)
     factor = _quotient_of_scales(bb, of_rows(bb, a_scale, a), b_scale, of_rows(bb, y_scale, a))
-    scaled = bb.emit(R.multiply(bb.emit(R.astype(product, "float32")), kept_apart(factor)))
-    shift = kept_apart(_cast(bb, of_rows(bb, y_zero, a), "float32"))
+    scaled = bb.emit(R.multiply(bb.emit(R.astype(product, "float32")), kept_apart(factor, product)))
+    shift = kept_apart(_cast(bb, of_rows(bb, y_zero, a), "float32"), product)
     return quantised(bb, scaled, shift, output_type(attributes), attributes)
 
 
@@ -161,7 +161,7 @@ def _aligned(bb: relax.BlockBuilder, value: relax.Expr, data: relax.Expr, axis: 
     """A scale or zero point so that it broadcasts against the data: one for all, one an axis entry, one a block."""
     rank = rank_of(data)
     if rank_of(value) == 0:
-        return kept_apart(value) if rank else value
+        return kept_apart(value, data)
     axis %= max(rank, 1)
     if block:
         repeated = bb.emit(R.repeat(value, block, axis))
