@@ -135,6 +135,22 @@ def softmax(rows: int, length: int, dtype: str, scale: float = 1.0) -> Cascade:
     return cascade
 
 
+def scaled_product(rows: int, length: int, columns: int, dtype: str, scale: str) -> Cascade:
+    """A product ``x[i, j] w[j, n]`` divided by something of its row: the largest magnitude, or the norm (``sqrt``)."""
+    i, j, n = axis("i", rows), axis("j", length), axis("n", columns)
+    tensor, w = Tensor("x", (rows, length), dtype), Tensor("w", (length, columns), dtype)
+    x = cast(load(tensor, i, j), WORK)
+    summed = ("sum", op("mul", x, x)) if scale == "sqrt" else ("max", op("abs", x))
+    a = Reduction(Tensor("a", (rows,), WORK), summed[0], (i,), j, summed[1])
+    divisor = op("sqrt", a.value) if scale == "sqrt" else a.value
+    product = op("mul", op("div", x, divisor), cast(load(w, j, n), WORK))
+    g = Reduction(Tensor("g", (rows, columns), WORK), "sum", (i, n), j, product)
+    output = Output(Tensor("y", (rows, columns), dtype), (i, n), (i, n), cast(g.value, dtype))
+    cascade = Cascade("scaled_0", (i,), j, (tensor, w), (), (a, g), (output,))
+    cascade.verify()
+    return cascade
+
+
 @dataclass(frozen=True)
 class Attention:
     """Attention in the type of a model, computed in float32, heads and features flattened in the output.

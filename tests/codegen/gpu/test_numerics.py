@@ -23,6 +23,7 @@ from tests.codegen.gpu.programs import (
     integer_product,
     quantised_product,
     random_inputs,
+    scaled_product,
     softmax,
 )
 from tests.emulator.emulator import poisoned, run_program
@@ -127,6 +128,15 @@ def test_quantised_product(weights: str, kept: str, builder: Builder) -> None:
         inputs["x"][3, 5] = np.nan
     [kernel] = check(builder, cascade, "h800", inputs).kernels
     assert "tma_load" in kernel.source, "copies overlap with products"
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("scale", ["largest", "sqrt"])
+def test_rows_folded_from_memory_meet_a_product(scale: str, dtype: str, target: str, builder: Builder) -> None:
+    """As in norms before linear layers, and attention of slots; threads hold rows otherwise than in a product."""
+    cascade = scaled_product(70, 200, 72, dtype, scale)
+    check(builder, cascade, target, random_inputs(cascade))
 
 
 @pytest.mark.parametrize("target", ["h800", "a10"])

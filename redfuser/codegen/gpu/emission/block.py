@@ -71,7 +71,7 @@ class Block:
         self.lines = Lines(depth=2)
         self.padding = Padding(phase.buffers)
         self.base_points = base_points(statements(phase.body))
-        self.plan = plan_storage(phase)
+        self.plan = plan_storage(phase, fp32)
         self.ranges = buffer_ranges(phase)
         self.buffers = {buffer.tensor: buffer for buffer in phase.buffers}
         self.probabilities: set[Tensor] = set()

@@ -8,6 +8,7 @@ from redfuser.binding import dims_in
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
+from redfuser.codegen.gpu.emission.layouts import copy_torn_rows
 from redfuser.codegen.gpu.emission.open_sizes import Sizes, require_tiles
 from redfuser.codegen.gpu.emission.pairs import helpers, pairs_as_integers, selects
 from redfuser.codegen.gpu.emission.precision import HALVES
@@ -15,6 +16,7 @@ from redfuser.codegen.gpu.emission.prepare import prepare
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
 from redfuser.codegen.gpu.emission.script import Lines, Names, Script
 from redfuser.codegen.gpu.emission.statements import write_body
+from redfuser.codegen.gpu.emission.storage import in_shared
 from redfuser.expr import Expr, Tensor, loads
 from redfuser.extents import divide, is_symbolic
 from redfuser.options import Fp32
@@ -38,17 +40,22 @@ def emit(program: TileProgram, fp32: Fp32 = "tf32", groups: bool = False) -> tup
         fp32 = "3xtf32"
     program = pairs_as_integers(program)
     several = len(program.phases) > 1
-    return tuple(
-        _Kernel(program, prepare(phase), f"{program.name}_{number}" if several else program.name, fp32, groups).script()
-        for number, phase in enumerate(program.phases)
-    )
+    names = (f"{program.name}_{number}" if several else program.name for number in range(len(program.phases)))
+    phases = (_laid_out(phase, fp32) for phase in program.phases)
+    return tuple(_Kernel(program, *each, fp32, groups).script() for each in zip(phases, names, strict=True))
+
+
+def _laid_out(phase: Phase, fp32: Fp32) -> Phase:
+    """The phase as it is written, each value where threads find it."""
+    prepared = prepare(phase)
+    require_tiles(prepared)
+    return copy_torn_rows(prepared, in_shared(prepared), fp32)
 
 
 class _Kernel:
     def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32, groups: bool) -> None:
         self.program, self.phase, self.name, self.fp32, self.groups = program, phase, name, fp32, groups
         self.options = dict(program.schedule.options)
-        require_tiles(phase)
         self.names = Names(*VARIABLES, name)
         self.tensors = _touched(program, phase)
         self.dims = {dim: self.names.new(dim.name) for dim in dims_in((phase, self.tensors))}

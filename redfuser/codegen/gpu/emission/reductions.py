@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
 from redfuser.codegen.gpu.emission.geometry import Span
+from redfuser.codegen.gpu.emission.layouts import is_serial
 from redfuser.codegen.gpu.emission.padding import same
 from redfuser.codegen.gpu.emission.selections import write_selection
-from redfuser.codegen.gpu.emission.storage import is_serial
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Load
 from redfuser.extents import most

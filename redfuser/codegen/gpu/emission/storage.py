@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redfuser.codegen.gpu.emission.geometry import statements
+from redfuser.codegen.gpu.emission.layouts import is_row, is_serial, torn_rows, writes
 from redfuser.codegen.gpu.emission.precision import exact_dtype, strip_casts
 from redfuser.codegen.gpu.emission.prepare import only_folds
 from redfuser.expr import Axis, Expr, Load, Tensor, loads
 from redfuser.extents import most
+from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 
 Scope = Literal["fragment", "shared"]
@@ -34,25 +36,35 @@ class Storage:
     axes: tuple[Axis, ...]
 
 
-def plan_storage(phase: Phase) -> dict[Tensor, Plan]:
+def plan_storage(phase: Phase, fp32: Fp32 = "tf32") -> dict[Tensor, Plan]:
     """A plan for every buffer of a phase.
 
     A buffer is kept in the narrowest type that all values written to it have. It lies in shared memory where it
     is only an operand of matrix products, where a stream visits it piece by piece, where it is a list, or where threads
     share it out in two ways.
+
+    Args:
+        fp32: how products of float32 are computed.
     """
     plans: dict[Tensor, Plan] = {}
     stored: dict[Tensor, str] = {}
     body = list(statements(phase.body))
-    shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
-    shared |= {s.target.tensor for s in body if isinstance(s, Reduce) and s.rank is not None}
-    shared |= _copied_ahead(phase, body)
-    shared |= _between_layouts(phase, body, shared) | _beside_serial_folds(phase, body)
+    shared = in_shared(phase)
+    shared |= torn_rows(phase, shared, fp32)
     for buffer in phase.buffers:
         dtype = _dtype(buffer, body, stored)
         stored[buffer.tensor] = dtype
         plans[buffer.tensor] = Plan("shared" if buffer.tensor in shared else "fragment", dtype)
     return plans
+
+
+def in_shared(phase: Phase) -> set[Tensor]:
+    """What lies in shared memory whatever the layouts of the rest."""
+    body = list(statements(phase.body))
+    shared = _visited_in_pieces(phase) | {b.tensor for b in phase.buffers if _operand_only(b, body)}
+    shared |= {s.target.tensor for s in body if isinstance(s, Reduce) and s.rank is not None}
+    shared |= _copied_ahead(phase, body)
+    return shared | _between_layouts(phase, body, shared) | _beside_serial_folds(phase, body)
 
 
 def _copied_ahead(phase: Phase, body: Sequence[Statement]) -> set[Tensor]:
@@ -73,8 +85,8 @@ def _between_layouts(phase: Phase, body: Sequence[Statement], shared: Collection
             operands = (strip_casts(statement.left), strip_casts(statement.right))
             computed += [operand for operand in operands if not isinstance(operand, Load)]
     read = {node.tensor for value in computed for node in loads(value)}
-    rows = [b for b in phase.buffers if b.tensor in read and sum(most(points) > 1 for points in b.tensor.shape) <= 1]
-    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
+    rows = [b for b in phase.buffers if b.tensor in read and is_row(b)]
+    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in writes(b, body))}
 
 
 def _beside_serial_folds(phase: Phase, body: Sequence[Statement]) -> set[Tensor]:
@@ -86,22 +98,18 @@ def _beside_serial_folds(phase: Phase, body: Sequence[Statement]) -> set[Tensor]
     matrices = {s.target.tensor for s in body if isinstance(s, Reduce) and is_serial(s, streamed)}
     values = [s.value for s in body if isinstance(s, Map | Store)]
     met = {node.tensor for value in values if matrices & _tensors(value) for node in loads(value)}
-    rows = [b for b in phase.buffers if b.tensor in met and sum(most(points) > 1 for points in b.tensor.shape) <= 1]
-    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in _writes(b, body))}
+    rows = [b for b in phase.buffers if b.tensor in met and is_row(b)]
+    return {b.tensor for b in rows if all(isinstance(statement, Map) for statement in writes(b, body))}
 
 
 def _tensors(value: Expr) -> set[Tensor]:
     return {node.tensor for node in loads(value)}
 
 
-def _writes(buffer: Buffer, body: Iterable[Statement]) -> list[Statement]:
-    return [s for s in body if not isinstance(s, Store | Stream) and s.target.tensor == buffer.tensor]
-
-
 def _dtype(buffer: Buffer, body: Iterable[Statement], stored: dict[Tensor, str]) -> str:
     """The narrowest type of everything written, where only maps write and none reads the buffer itself."""
     found = set()
-    for statement in _writes(buffer, body):
+    for statement in writes(buffer, body):
         if not isinstance(statement, Map) or buffer.tensor in {node.tensor for node in loads(statement.value)}:
             return buffer.tensor.dtype
         found.add(exact_dtype(statement.value, stored))
@@ -111,7 +119,7 @@ def _dtype(buffer: Buffer, body: Iterable[Statement], stored: dict[Tensor, str])
 def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
     """Whether maps write a buffer and matrix products alone read it."""
     body = list(body)
-    if not all(isinstance(statement, Map) for statement in _writes(buffer, body)):
+    if not all(isinstance(statement, Map) for statement in writes(buffer, body)):
         return False
     used = False
     for statement in body:
@@ -126,12 +134,6 @@ def _operand_only(buffer: Buffer, body: Iterable[Statement]) -> bool:
             if isinstance(value, Expr) and buffer.tensor in {node.tensor for node in loads(value)}:
                 return False
     return used
-
-
-def is_serial(statement: Reduce, streamed: Collection[Axis]) -> bool:
-    """Whether summands are folded one after another: a matrix of results, from more than is held at once."""
-    wide = [points for points in statement.target.tensor.shape if most(points) > 1]
-    return len(wide) > 1 and statement.over not in streamed and statement.rank is None
 
 
 def _visited_in_pieces(phase: Phase) -> set[Tensor]:

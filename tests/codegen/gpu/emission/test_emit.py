@@ -11,7 +11,7 @@ from redfuser.codegen.gpu import Refused, emit
 from redfuser.codegen.gpu.emission.expressions import Writer
 from redfuser.expr import INDEX, Expr, Load, Tensor, cast, load, number, op, transform
 from redfuser.options import Fp32
-from tests.codegen.gpu.programs import Attention, program, quantised_product, softmax
+from tests.codegen.gpu.programs import Attention, program, quantised_product, scaled_product, softmax
 from tests.golden import Golden
 
 FP32: tuple[Fp32, ...] = ("tf32", "3xtf32", "ieee")
@@ -102,6 +102,22 @@ def test_row_values_do_not_decide_how_a_merge_shares_out_its_matrix() -> None:
     assert 't = T.alloc_shared((16,), "float32")' in merge.text
     [whole] = emit(program(cascade, i=16, j=64))
     assert "t = T.alloc_fragment(" in whole.text
+
+
+@pytest.mark.parametrize(("scale", "met"), [("largest", "a_0_shared"), ("sqrt", "sqrt")])
+def test_rows_folded_from_memory_pass_to_a_product_through_shared_memory(scale: str, met: str) -> None:
+    tiles = program(scaled_product(64, 64, 64, "float32", scale), i=64, j=64)
+    for fp32 in ("tf32", "3xtf32"):
+        [script] = emit(tiles, fp32)
+        assert f'{met} = T.alloc_shared((64,), "float32")' in script.text
+        assert 'a_0 = T.alloc_fragment((64,), "float32")' in script.text
+
+
+def test_rows_that_lie_as_a_product_does_stay_in_registers() -> None:
+    [alone] = emit(program(scaled_product(64, 64, 64, "float32", "sqrt"), i=64, j=64), "ieee")
+    assert 'sqrt = T.alloc_fragment((64,), "float32")' in alone.text, "no tensor cores, whose layout is given"
+    [scores] = emit(program(Attention(heads=1).cascade(), i=64, j=64))
+    assert 't = T.alloc_fragment((64,), "float32")' in scores.text, "folded from a product"
 
 
 def test_a_product_of_three_axes_is_refused() -> None:
