@@ -150,7 +150,9 @@ def analyze(model: Path, options: CompileOptions, progress: Progress) -> Analysi
     from redfuser.cascade.reading.extract import extract_graph
 
     progress.stage("load the model")
-    onnx = prepare_file(model, options.dims, options.shapes, options.values)
+    target = options.target
+    as_bytes = isinstance(target, CpuTarget) and target.multiplies_bytes
+    onnx = prepare_file(model, options.dims, options.shapes, options.values, convolves_bytes=as_bytes)
     progress.stage("lower to TIR")
     lowered = lower_prepared(onnx)
     progress.stage("find cascades")

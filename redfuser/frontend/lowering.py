@@ -88,9 +88,10 @@ def lower(
     model: OnnxModel,
     dims: Mapping[str, int | DimRange] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    convolves_bytes: bool = False,
 ) -> LoweredModel:
     """:func:`prepare` and :func:`lower_prepared`, in this process: for models that are trusted."""
-    return lower_prepared(prepare(model, dims, shapes))
+    return lower_prepared(prepare(model, dims, shapes, convolves_bytes=convolves_bytes))
 
 
 def prepare(
@@ -98,6 +99,7 @@ def prepare(
     dims: Mapping[str, int | DimRange] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
+    convolves_bytes: bool = False,
 ) -> PreparedModel:
     """Decide the shapes and normalise: all that is done with ONNX alone.
 
@@ -106,6 +108,7 @@ def prepare(
         dims: extents of symbolic dimensions, or the ranges they stay symbolic over, by name.
         shapes: whole shapes of inputs, by input name.
         values: elements of inputs that become constants, by input name.
+        convolves_bytes: whether convolutions of dequantised bytes become products of bytes.
 
     Raises:
         UsageError, DynamicShapeError: see :func:`redfuser.frontend.shapes.resolve_shapes`.
@@ -113,7 +116,7 @@ def prepare(
     """
     resolved, ranges = resolve_shapes(fix_inputs(model.proto, values or {}), dims, shapes)
     nodes = len(model.proto.graph.node)
-    normal = normalise(resolved)
+    normal = normalise(resolved, convolves_bytes)
     require_outputs(model.proto.graph.output, normal.graph.output, graph_inputs(model.proto))
     return PreparedModel(model.path, normal, model.digest, model.size, model.opset, nodes, ranges)
 

@@ -6,28 +6,15 @@ is exact where float32 rounds each product as the graph is written; the scales c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redfuser.frontend.normalising.contributed.quantised import integer_product
 from redfuser.frontend.normalising.definition import Definition
+from redfuser.frontend.normalising.dequantised import MOST_TERMS, Bytes, ByteValues
 from redfuser.frontend.normalising.names import FreshNames
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto, TypeProto
-
-#: So many products of bytes less their zero points, 255² at most, add up to less than int32 holds.
-_MOST_TERMS = (1 << 31) // 255**2
-
-
-@dataclass(frozen=True)
-class _Bytes:
-    """What a DequantizeLinear makes floating point: names of its three inputs, the zero point "" for none."""
-
-    data: str
-    scale: str
-    zero: str
-    axis: int
 
 
 def multiply_as_bytes(graph: GraphProto) -> None:
@@ -44,8 +31,7 @@ def multiply_as_bytes(graph: GraphProto) -> None:
 class _Rewriter:
     def __init__(self, graph: GraphProto) -> None:
         self.graph = graph
-        self.constants = {tensor.name: tensor for tensor in graph.initializer}
-        self.made_by = {name: node for node in graph.node for name in node.output}
+        self.values = ByteValues(graph)
         self.types: dict[str, TypeProto] = {}  # what is written here asks for none
         self.fresh = FreshNames(graph)
 
@@ -57,9 +43,14 @@ class _Rewriter:
         plain = node.op_type == "MatMul" or (node.op_type == "Gemm" and not flags.get("transA", 0))
         if not plain or any(flags.get(name, 1) != 1 for name in ("alpha", "beta")):
             return [node]
-        left, right = (self._bytes(name) for name in node.input[:2])
+        left, right = (self.values.bytes(name) for name in node.input[:2])
         turned = bool(flags.get("transB", 0))
-        if left is None or right is None or not self._single(left.scale, left.zero) or not self._fits(right, turned):
+        if (
+            left is None
+            or right is None
+            or not self.values.single(left.scale, left.zero)
+            or not self._fits(right, turned)
+        ):
             return [node]
         weight = self._turned(right.data) if turned else right.data
         write = Definition(node, self.types.__getitem__, 0)
@@ -68,38 +59,17 @@ class _Rewriter:
         integer_product(write, *sides, bias, int(TensorProto.FLOAT), node.output[0])
         return write.nodes
 
-    def _bytes(self, name: str) -> _Bytes | None:
-        """A value as the bytes it was; None if it is anything else, or of other widths or types than these."""
-        from onnx import TensorProto
-
-        node = self.made_by.get(name)
-        if node is None or node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx"):
-            return None
-        attributes = {a.name: a.i for a in node.attribute}
-        data, scale, zero = (*node.input, "")[:3]
-        kind, factor = self._kind(zero or data), self._kind(scale)
-        narrow = kind in (TensorProto.INT8, TensorProto.UINT8) and factor == TensorProto.FLOAT
-        special = attributes.get("block_size", 0) or attributes.get("output_dtype", 0)
-        return _Bytes(data, scale, zero, attributes.get("axis", 1)) if narrow and not special else None
-
-    def _kind(self, name: str) -> int | None:
-        """Element type of a constant."""
-        return self.constants[name].data_type if name in self.constants else None
-
-    def _single(self, *names: str) -> bool:
-        return all(list(self.constants[name].dims) in ([], [1]) for name in names if name)
-
-    def _fits(self, right: _Bytes, turned: bool) -> bool:
+    def _fits(self, right: Bytes, turned: bool) -> bool:
         """Whether a right factor is a constant matrix of few enough rows, scaled as a whole or by columns."""
-        weight = self.constants.get(right.data)
-        if weight is None or len(weight.dims) != 2 or weight.dims[1 if turned else 0] > _MOST_TERMS:
+        weight = self.values.constants.get(right.data)
+        if weight is None or len(weight.dims) != 2 or weight.dims[1 if turned else 0] > MOST_TERMS:
             return False
-        return self._single(right.scale, right.zero) or right.axis % 2 == (0 if turned else 1)
+        return self.values.single(right.scale, right.zero) or right.axis % 2 == (0 if turned else 1)
 
     def _turned(self, name: str) -> str:
         from onnx import numpy_helper
 
-        array = numpy_helper.to_array(self.constants[name]).T.copy()
+        array = numpy_helper.to_array(self.values.constants[name]).T.copy()
         tensor: TensorProto = numpy_helper.from_array(array, self.fresh.take(f"{name}/turned"))
         self.graph.initializer.append(tensor)
         return tensor.name

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.channels_last import sink_transpositions
 from redfuser.frontend.normalising.contributed.table import adopt
 from redfuser.frontend.normalising.data import put_back, set_aside
+from redfuser.frontend.normalising.dequantised_convolutions import convolve_as_bytes
 from redfuser.frontend.normalising.dequantised_products import multiply_as_bytes
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
@@ -33,7 +35,7 @@ _INDEXED = frozenset(["Gather", "GatherElements", "GatherND", "ScatterElements",
 OPSET = 17
 
 
-def normalise(proto: ModelProto) -> ModelProto:
+def normalise(proto: ModelProto, convolves_bytes: bool = False) -> ModelProto:
     """Bring a model to the form that the importer reads.
 
     Functions inlined, operator set at least :data:`OPSET`, nodes uniquely named (names that are unique
@@ -44,6 +46,7 @@ def normalise(proto: ModelProto) -> ModelProto:
     Args:
         proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). It is used up: a copy
             would hold all weights once more.
+        convolves_bytes: whether convolutions of dequantised bytes become products of bytes.
 
     Raises:
         ModelError: the graph contradicts itself, has sparse initializers, or cannot be converted to :data:`OPSET`.
@@ -56,6 +59,9 @@ def normalise(proto: ModelProto) -> ModelProto:
     _name_nodes(result.graph)
     multiply_as_bytes(result.graph)
     fold_constants(result)
+    if convolves_bytes and (convolved := convolve_as_bytes(result)):
+        sink_transpositions(result.graph, convolved)
+        fold_constants(result)
     _refuse_huge(result.graph)
     _name_nodes(result.graph)
     _make_indices_positive(result.graph)

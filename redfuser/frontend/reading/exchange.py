@@ -38,6 +38,7 @@ class Request:
     shapes: Mapping[str, tuple[int, ...]]
     values: Mapping[str, tuple[float, ...]]
     limits: LoadLimits
+    convolves_bytes: bool = False
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def prepare_file(
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
     limits: LoadLimits = DEFAULT_LIMITS,
+    convolves_bytes: bool = False,
 ) -> PreparedModel:
     """:func:`redfuser.frontend.load_model` and :func:`redfuser.frontend.prepare`, in a child process.
 
@@ -50,6 +51,7 @@ def prepare_file(
         shapes: whole shapes of inputs, by input name.
         values: elements of inputs that become constants, by input name.
         limits: also on the time and the memory that it takes.
+        convolves_bytes: whether convolutions of dequantised bytes become products of bytes.
 
     Raises:
         ModelError, UsageError, UnsupportedOperatorError: as these functions do; also over a limit, or after a crash.
@@ -61,6 +63,7 @@ def prepare_file(
         {name: tuple(map(int, shape)) for name, shape in (shapes or {}).items()},
         {name: tuple(elements) for name, elements in (values or {}).items()},
         limits,
+        convolves_bytes,
     )
     try:
         with tempfile.TemporaryDirectory(prefix="redfuser-") as name:

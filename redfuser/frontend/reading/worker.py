@@ -48,7 +48,7 @@ def confine(limits: LoadLimits) -> None:
 
 def _answer(request: Request, folder: Path) -> None:
     model = load_model(Path(request.path), request.limits)
-    write_prepared(folder, prepare(model, request.dims, request.shapes, request.values))
+    write_prepared(folder, prepare(model, request.dims, request.shapes, request.values, request.convolves_bytes))
 
 
 def _too_large(request: Request) -> ModelError:

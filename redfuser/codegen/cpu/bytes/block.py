@@ -28,6 +28,7 @@ class Block:
         before: 0 where nothing was summed before.
         far: whether ``right`` comes from memory, and what follows it is needed next.
         count: rows, where their number is known on the call only; no other is read or written.
+        depth: rows of ``right`` that aren't filling; all of its tiles if 0.
     """
 
     left: Matrix
@@ -39,6 +40,7 @@ class Block:
     before: Expr = NOTHING
     far: bool = False
     count: Expr | None = None
+    depth: int = 0
 
     def each_row(self, builder: Builder, name: str = "row") -> AbstractContextManager[Expr]:
         """A loop over the rows."""

@@ -75,7 +75,9 @@ class Vectors:
                         builder.store(
                             total, self._lanes(p), self._get(total, p) + BufferLoad(block.sums.array, [place])
                         )
-        with builder.loop("quad", block.steps * ROWS) as quad:
+        # What a sum starts from counts what lies beside the filling, too.
+        quads = -(-block.depth // QUAD) if block.depth and initial is None else block.steps * ROWS
+        with builder.loop("quad", quads) as quad:
             right = [self._right(op("add", panel, index(p)), quad) for p in range(panels)]
             for r, total in enumerate(totals):
                 left = self._left(op("add", row, index(r)), quad)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.reading.tir import Fragment
-from redfuser.expr import INDEX, Axis, Expr, Load, Op, loads, substitute, transform, walk
+from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, loads, substitute, transform, walk
 from redfuser.extents import most
 from redfuser.indexing import simplify
 from redfuser.operators import UNARY
@@ -45,6 +45,8 @@ def _worthwhile(definition: Definition, users: list[Definition]) -> bool:
     again = any(_points(user) > most(definition.tensor.size) for user in users)
     if any(user.is_reduction for user in users):
         return len(users) == 1 and not again and not _is_guarded(definition.body)
+    if _is_padding(definition.body) and (again or _reads(definition, users) > 1):
+        return False
     return not again or not any(isinstance(node, Op) and node.name in DEAR for node in walk(definition.body))
 
 
@@ -53,6 +55,16 @@ def is_movement(body: Expr) -> bool:
     while isinstance(body, Op) and body.name == "cast":
         body = body.args[0]
     return isinstance(body, Load)
+
+
+def _reads(definition: Definition, users: list[Definition]) -> int:
+    """In how many places an element may be read."""
+    return sum(node.tensor == definition.tensor for user in users for node in set(loads(user.body)))
+
+
+def _is_padding(body: Expr) -> bool:
+    """Whether elements are a constant outside of some indices: each reading would test them, element by element."""
+    return _is_guarded(body) and isinstance(body, Op) and any(isinstance(part, Const) for part in body.args[1:])
 
 
 def _points(definition: Definition) -> int:

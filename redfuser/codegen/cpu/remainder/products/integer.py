@@ -12,7 +12,7 @@ import numpy as np
 from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
 from redfuser.codegen.cpu.bytes.pack import write_packing
-from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP, Panels
+from redfuser.codegen.cpu.bytes.panels import COLUMNS, QUAD, ROWS, STEP, Panels
 from redfuser.codegen.cpu.bytes.write import request_tiles, write_block
 from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
@@ -80,10 +80,9 @@ class ByteProduct:
         """Whether blocks have the rows that there are and no others: of an open number, or of one row."""
         return is_symbolic(self.work.row.extent) or self.work.row.extent == 1
 
-    @property
-    def in_place(self) -> bool:
-        """Whether tiles of the left factor can be read where it lies: they never reach beyond it."""
-        return (self.counts_rows or self.work.row.extent >= ROWS) and self.over.extent % STEP == 0
+    def in_place(self, step: int) -> bool:
+        """Whether the left factor can be read where it lies, so many bytes of a row at once: never beyond it."""
+        return (self.counts_rows or self.work.row.extent >= ROWS) and self.over.extent % step == 0
 
 
 def recognise_bytes(work: Contraction, target: CpuTarget, is_known: bool) -> ByteProduct | None:
@@ -133,9 +132,11 @@ class _Writer:
         self.panels = product.packing.panels
         self.granted = request_tiles(self.builder) if target.has_tiles else None
         self.has_vnni = target.has_vnni
-        tall = min(BLOCK_ROWS, most(self.work.row.extent))
-        self.rows = tall if product.counts_rows or tall < ROWS else tall // ROWS * ROWS
+        self.rows = self._block_rows()
         self.count: Expr | None = None
+        differ = product.left.dtype != product.packing.value.dtype
+        # Vectors of VNNI read four bytes of a row, and whole tiles only for the sums of rows that equal signs need.
+        self.step = QUAD if self.has_vnni and self.granted is None and differ else STEP
 
     def write(self, is_packed: bool) -> None:
         """Blocks of rows by blocks of columns; the last ones end with the matrix.
@@ -170,6 +171,14 @@ class _Writer:
             places[work.column] = self._start("column", column, self.panels.block, work.column)
             self._block(places, packed, op("mul", column, index(self.panels.block // COLUMNS)))
 
+    def _block_rows(self) -> int:
+        """Rows of a block: AMX has whole tiles of them, vectors about as many in each block."""
+        extent = most(self.work.row.extent)
+        tall = min(BLOCK_ROWS, extent)
+        if self.product.counts_rows or tall < ROWS:
+            return tall
+        return tall // ROWS * ROWS if self.granted is not None else -(-extent // -(-extent // tall))
+
     def _rows(self, number: Expr, blocks: Expr) -> tuple[Expr, Expr]:
         """The first row of a block, and how many it has: whole tiles, but for the last block."""
         builder, extent = self.builder, self.work.row.extent
@@ -196,6 +205,7 @@ class _Writer:
             self.panels.steps,
             far=True,
             count=self.count,
+            depth=self.panels.depth,
         )
         write_block(self.builder, block, self.granted, self.has_vnni)
         with block.each_row(self.builder, "r") as r:
@@ -208,7 +218,7 @@ class _Writer:
         here = {**places, product.over: index(0)}
         start = substitute(product.left.indices[0], {a: here[a] for a in axes_of(product.left.indices[0])})
         source = Matrix(array, linear(start).expr(), product.pitch)
-        if product.in_place:
+        if product.in_place(self.step):
             return source
         pitch = self.panels.steps * STEP
         copy = Matrix(self.builder.allocate("rows", room * pitch, product.left.dtype), index(0), pitch)

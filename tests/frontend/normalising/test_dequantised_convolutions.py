@@ -1,0 +1,220 @@
+"""Convolutions between DequantizeLinear nodes: of bytes where they can be, untouched elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from redfuser.frontend import lower
+from redfuser.frontend.normalising.normalise import normalise as use_up
+from redfuser.oracle import run_float64
+from tests.frontend.normalising.graphs import node, operators
+from tests.frontend.running import graph_of, loaded, run
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (2, 5, 9, 8)).astype(np.uint8)
+KERNELS = 20
+
+
+def some(*shape: int, kind: type = np.int8) -> np.ndarray:
+    limits = np.iinfo(kind)
+    return RNG.integers(limits.min, limits.max + 1, shape).astype(kind)
+
+
+WHOLE = {"sw": np.float32(0.03), "zw": np.int8(5)}
+BY_KERNEL = {"sw": RNG.random(KERNELS).astype(np.float32) * 0.1, "zw": some(KERNELS)}
+SYMMETRIC = {"sw": BY_KERNEL["sw"], "zw": np.zeros(KERNELS, np.int8)}
+W = some(KERNELS, 5, 3, 3)
+
+
+def model(
+    x: np.ndarray | tuple[int, tuple[int | str, ...]],
+    w: np.ndarray,
+    constants: Mapping[str, Any] | None = None,
+    image: tuple[str, ...] = ("x", "sx", "zx"),
+    axis: int = 0,
+    **attributes: object,
+) -> ModelProto:
+    """Of one Conv with a bias; its result is quantised and dequantised again."""
+    own: dict[str, Any] = {
+        **{"w": w, "sx": np.float32(0.02), "zx": np.uint8(117), "sy": np.float32(0.5), "zy": np.int8(3)},
+        **{"b": RNG.integers(-9000, 9000, len(w)).astype(np.int32), "sb": np.float32(6e-4)},
+        **(constants or WHOLE),
+    }
+    nodes = [
+        node("DequantizeLinear", list(image), "real_x"),
+        node("DequantizeLinear", ["w", "sw", "zw"], "real_w", axis=axis),
+        node("DequantizeLinear", ["b", "sb"], "real_b"),
+        node("Conv", ["real_x", "real_w", "real_b"], "y", "conv", **attributes),
+    ]
+    return graph_of(nodes, {"x": x}, ["y"], {name: np.asarray(value) for name, value in own.items()})
+
+
+def normalised(proto: ModelProto) -> list[str]:
+    copy = ModelProto()
+    copy.CopyFrom(proto)
+    return operators(use_up(copy, convolves_bytes=True))
+
+
+def check(proto: ModelProto, x: np.ndarray) -> None:
+    """Nearer to float64 than float32 would be as written: sums are exact."""
+    (got,) = run(lower(loaded(proto), convolves_bytes=True), {"x": x})
+    np.testing.assert_allclose(got, run_float64(proto, {"x": x})["y"], rtol=5e-7, atol=2e-6)
+
+
+@pytest.mark.parametrize("constants", [WHOLE, BY_KERNEL, SYMMETRIC, {**WHOLE, "zx": np.uint8(0)}])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"pads": [1, 1, 1, 1]},
+        {"pads": [0, 2, 1, 1], "strides": [2, 3]},
+        {"dilations": [2, 2], "pads": [2, 1, 2, 3]},
+        {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+        {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+        {"auto_pad": "VALID"},
+    ],
+)
+def test_a_convolution(attributes: Mapping[str, object], constants: Mapping[str, Any]) -> None:
+    proto = model(X, W, constants, **attributes)
+    found = normalised(proto)
+    assert "MatMulInteger" in found and "Conv" not in found
+    check(proto, X)
+
+
+@pytest.mark.parametrize("kinds", [(np.int8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)])
+def test_signs(kinds: tuple[type, type]) -> None:
+    x, w = some(2, 5, 9, 8, kind=kinds[0]), some(KERNELS, 5, 3, 3, kind=kinds[1])
+    check(model(x, w, {"zx": kinds[0](7), "sw": np.float32(0.03), "zw": kinds[1](5)}, pads=[1, 1, 1, 1]), x)
+
+
+AXES = [((11,), (3,)), ((5, 6, 7), (2, 1, 3)), ((6, 5), (1, 1)), ((6, 5), (1, 3))]
+
+
+@pytest.mark.parametrize(("image", "kernel"), AXES)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_axes(image: tuple[int, ...], kernel: tuple[int, ...], stride: int) -> None:
+    x, w = some(2, 5, *image, kind=np.uint8), some(KERNELS, 5, *kernel)
+    proto = model(x, w, strides=[stride] * len(image))
+    assert "MatMulInteger" in normalised(proto)
+    check(proto, x)
+
+
+def test_a_batch_of_open_size() -> None:
+    proto = model((TensorProto.UINT8, ("n", *X.shape[1:])), W, pads=[1, 1, 1, 1])
+    lowered = lower(loaded(proto), convolves_bytes=True)
+    for size in (1, 2):
+        (got,) = run(lowered, {"x": X[:size]})
+        np.testing.assert_allclose(got, run_float64(proto, {"x": X[:size]})["y"], rtol=5e-7, atol=2e-6)
+
+
+@pytest.mark.parametrize("constants", [WHOLE, BY_KERNEL, {**SYMMETRIC, "zx": np.uint8(0)}])
+@pytest.mark.parametrize("attributes", [{"pads": [1, 1, 1, 1]}, {"strides": [2, 2], "pads": [1, 0, 0, 1]}])
+def test_each_channel_by_itself(attributes: Mapping[str, object], constants: Mapping[str, Any]) -> None:
+    x, w = some(2, KERNELS, 9, 8, kind=np.uint8), some(KERNELS, 1, 3, 3)
+    proto = model(x, w, constants, group=KERNELS, **attributes)
+    found = normalised(proto)
+    assert found.count("Mul") > 9 and "Conv" not in found
+    check(proto, x)
+
+
+OPEN = (TensorProto.UINT8, (2, 5, "h", 8))
+NO_ZERO = ("x", "sx")
+
+
+@pytest.mark.parametrize(
+    "proto",
+    [
+        model(OPEN, W),  # no table of patches
+        model(X, W[:8]),  # too few kernels
+        model(X, W, {**WHOLE, "sw": np.full(5, 0.03, np.float32), "zw": np.zeros(5, np.int8)}, axis=1),  # by channel
+        model(X, W, image=NO_ZERO),  # bytes of a type that nothing says
+        model(some(1, 4000, 3, 3, kind=np.uint8), some(16, 4000, 3, 3)),  # sums that int32 doesn't hold
+        model(some(1, 10, 9, 8, kind=np.uint8), W, group=2),
+        model(some(1, KERNELS, 20, 20, kind=np.uint8), some(KERNELS, 1, 7, 7), group=KERNELS),  # too long
+    ],
+)
+def test_what_stays_a_convolution(proto: ModelProto) -> None:
+    found = normalised(proto)
+    assert "Conv" in found and "MatMulInteger" not in found
+
+
+def test_targets_without_products_of_bytes_keep_it() -> None:
+    assert "Conv" in operators(use_up(model(X, W)))
+
+
+def chain(*between: helper.NodeProto, last: str) -> ModelProto:
+    """Two convolutions, and what lies between them: from ``y`` to ``last``, bytes of scale ``sx`` and zero ``zx``."""
+    proto = model(some(2, KERNELS, 6, 6, kind=np.uint8), some(KERNELS, KERNELS, 3, 3), pads=[1, 1, 1, 1])
+    graph = proto.graph
+    first = list(graph.node)
+    first[-1].output[0] = "middle"
+    again = [
+        node("DequantizeLinear", [last, "sx", "zx"], "real_again"),
+        node("Conv", ["real_again", "real_w", "real_b"], "y", "again"),
+    ]
+    return graph_of(
+        [*first, *between, *again],
+        {"x": some(2, KERNELS, 6, 6, kind=np.uint8)},
+        ["y"],
+        {tensor.name: _array(tensor) for tensor in graph.initializer},
+    )
+
+
+def _array(tensor: TensorProto) -> np.ndarray:
+    from onnx import numpy_helper
+
+    return numpy_helper.to_array(tensor)
+
+
+QUANTISE = node("QuantizeLinear", ["middle", "sx", "zx"], "q")
+
+
+def transpositions(proto: ModelProto) -> int:
+    """Those of whole images: not of patches, which have more axes."""
+    copy = ModelProto()
+    copy.CopyFrom(proto)
+    return sum(n.op_type == "Transpose" and len(n.attribute[0].ints) == 4 for n in use_up(copy, True).graph.node)
+
+
+def check_chain(proto: ModelProto) -> None:
+    """Quantised values may differ by a step where float32 rounds beside a half: most of the result doesn't."""
+    x = some(2, KERNELS, 6, 6, kind=np.uint8)
+    (got,) = run(lower(loaded(proto), convolves_bytes=True), {"x": x})
+    far = ~np.isclose(got, run_float64(proto, {"x": x})["y"], rtol=1e-6, atol=1e-5)
+    assert far.mean() < 0.05
+
+
+def test_channels_stay_last_between_two_convolutions() -> None:
+    proto = chain(node("Relu", ["middle"], "r"), node("QuantizeLinear", ["r", "sx", "zx"], "q"), last="q")
+    assert transpositions(proto) == 2  # of x, and of y
+    check_chain(proto)
+
+
+def test_channels_stay_last_through_a_sum_with_the_input() -> None:
+    total = node("Add", ["middle", "real_x"], "s")
+    proto = chain(total, node("QuantizeLinear", ["s", "sx", "zx"], "q"), last="q")
+    assert transpositions(proto) == 2
+    check_chain(proto)
+
+
+def test_channels_come_second_where_an_operator_needs_them() -> None:
+    soft = node("Softmax", ["middle"], "s", axis=2)
+    proto = chain(soft, node("QuantizeLinear", ["s", "sx", "zx"], "q"), last="q")
+    assert transpositions(proto) == 4
+    check_chain(proto)
+
+
+def test_bytes_are_turned_rather_than_what_they_stand_for() -> None:
+    back = [node("DequantizeLinear", ["q", "sx", "zx"], "d"), node("Softmax", ["d"], "s", axis=2)]
+    proto = chain(QUANTISE, *back, node("QuantizeLinear", ["s", "sx", "zx"], "p"), last="p")
+    copy = ModelProto()
+    copy.CopyFrom(proto)
+    normal = use_up(copy, True).graph
+    (turned,) = [n.input[0] for n in normal.node if n.op_type == "Transpose" and n.output[0] == "q"]
+    assert {n.op_type for n in normal.node if turned in n.output} == {"QuantizeLinear"}
+    check_chain(proto)
