@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from redfuser.fusion import Outcome, ProductMaker, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.value import FusionReport
 from redfuser.results import collect_dump, collect_lock, collect_report
+from redfuser.sharing import part, share
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
 from redfuser.tuning.record import Record, TuningLock
@@ -54,7 +55,7 @@ def compile_analysis(
     """
     backend = backend_for(options.target, options.fp32)
     with backend:
-        outcomes = _fuse_all(analysis, options, backend, progress, choose)
+        analysis, outcomes = _fuse_all(analysis, options, backend, progress, choose)
         if options.strict:
             _require_all(analysis, outcomes)
         progress.stage("generate the module")
@@ -91,7 +92,7 @@ def tune_model(
     backend.require_tools()
     analysis = analyze(model, options, progress)
     with backend:
-        outcomes = _fuse_all(analysis, options, backend, progress, choose)
+        analysis, outcomes = _fuse_all(analysis, options, backend, progress, choose)
         progress.stage("schedule products")
         products = ProductMaker(options, backend, progress)
         backend.find_products(analysis.lowered.module, _placements(analysis, outcomes), products)
@@ -125,7 +126,7 @@ def bundle_model(
             "give " + " ".join(f"--dim {name}=N" for name in analysis.lowered.dims),
         )
     with backend:
-        outcomes = _fuse_all(analysis, options, backend, progress)
+        analysis, outcomes = _fuse_all(analysis, options, backend, progress)
     progress.stage("write the bundle")
     write_bundle(
         folder, analysis.onnx.path.name, options.target, bundled(analysis, outcomes, options, case), options.seed
@@ -142,6 +143,7 @@ def analyze_model(model: Path, options: CompileOptions, progress: Progress) -> F
     analysis = analyze(model, options, progress)
     progress.stage("derive")
     memo: Memo = {}
+    analysis = share(analysis, options, memo, progress)
     planned = {c: plan(c, name, options, memo=memo) for c, name in analysis.distinct().items()}
     return collect_report(analysis, planned, options)
 
@@ -168,24 +170,30 @@ def _fuse_all(
     backend: Backend,
     progress: Progress,
     choose: Chooser | None = None,
-) -> dict[Cascade, Outcome]:
-    distinct = analysis.distinct()
+) -> tuple[Analysis, dict[Cascade, Outcome]]:
+    """What becomes of each form that cascades have in the end, and the analysis with these."""
     progress.stage("fuse")
     outcomes: dict[Cascade, Outcome] = {}
     memo: Memo = {}
+    analysis = share(analysis, options, memo, progress)
     with chooser(options, progress) as usual:
-        names = list(distinct.values())
+        while waiting := {cascade: name for cascade, name in analysis.distinct().items() if cascade not in outcomes}:
+            decide = partial(_decide, choose or usual, analysis, tuple(waiting.values()))
+            for done, (cascade, name) in enumerate(waiting.items(), 1):
+                outcomes[cascade] = fuse(cascade, name, options, backend, decide, memo)
+                progress.step(done, len(waiting))
+            analysis = part(analysis, outcomes, progress)
+    kept = {cascade: outcomes[cascade] for cascade in analysis.distinct()}
+    for cascade, name in analysis.distinct().items():
+        if (reason := kept[cascade].reason) is not None:
+            progress.note(f"{name} stays unfused: {reason}")
+    return analysis, kept
 
-        def decide(task: Task) -> Record:
-            part, left = partial(analysis.part, task.name), len(names) - names.index(task.name)
-            return (choose or usual)(replace(task, part=part, left=left))
 
-        for done, (cascade, name) in enumerate(distinct.items(), 1):
-            outcomes[cascade] = outcome = fuse(cascade, name, options, backend, decide, memo)
-            if outcome.reason is not None:
-                progress.note(f"{name} stays unfused: {outcome.reason}")
-            progress.step(done, len(distinct))
-    return outcomes
+def _decide(choose: Chooser, analysis: Analysis, names: Sequence[str], task: Task) -> Record:
+    """The schedule of a cascade of the model; ``names`` are those that get one now, in order."""
+    left = len(names) - names.index(task.name)
+    return choose(replace(task, part=partial(analysis.part, task.name), left=left))
 
 
 def _require_all(analysis: Analysis, outcomes: Mapping[Cascade, Outcome]) -> None:

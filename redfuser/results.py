@@ -33,7 +33,8 @@ def collect_report(
     info = ModelInfo(onnx.path.name, onnx.digest, onnx.opset, onnx.nodes, lowered.inputs, lowered.outputs)
     entries = []
     for cascade in analysis.detection.cascades:
-        outcome = outcomes[analysis.canonical[cascade.name].cascade]
+        canonical = analysis.canonical[cascade.name]
+        outcome = outcomes[canonical.cascade]
         error = outcome.kernel.error if outcome.kernel else None
         ends = [boundary for boundary in analysis.detection.boundaries if boundary.cascade == cascade.name]
         entries.append(
@@ -50,6 +51,7 @@ def collect_report(
                 describe_choice(outcome.record) if outcome.record is not None else None,
                 outcome.kernel.resources if outcome.kernel else None,
                 outcome.kernel.products if outcome.kernel else (),
+                canonical.literals,
             )
         )
     for number, rejected in enumerate(analysis.detection.rejected):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from redfuser.cascade.model import Cascade, Output, Reduction
-from redfuser.expr import Expr, Load, Tensor, transform
+from redfuser.expr import Const, Expr, Load, Tensor, transform
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,14 @@ class Canonical:
         cascade: named ``cascade``, inputs ``x0, x1, …`` and outputs ``y0, y1, …``, no ONNX nodes.
         inputs: the original names of the inputs, in order.
         outputs: the original names of the outputs, in order.
+        literals: what the last inputs are in this place, where other places have other numbers (see
+            :mod:`redfuser.cascade.literals`).
     """
 
     cascade: Cascade
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    literals: tuple[Const, ...] = ()
 
 
 def canonicalise(cascade: Cascade) -> Canonical:
@@ -45,6 +48,7 @@ def canonicalise(cascade: Cascade) -> Canonical:
         cascade,
         name="cascade",
         inputs=tuple(renamed.values()),
+        normal=tuple(renamed[t] for t in cascade.normal),
         producers=reductions(cascade.producers),
         reductions=reductions(cascade.reductions),
         epilogues=reductions(cascade.epilogues),

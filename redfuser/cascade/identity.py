@@ -17,6 +17,8 @@ def cascade_digest(cascade: Cascade) -> str:
     for dim in dims_in(cascade):
         writer.line("dim", dim.name, str(dim.low), str(dim.high))
     writer.line("inputs", *map(str, cascade.inputs))
+    if cascade.normal:
+        writer.line("normal", *map(str, cascade.normal))
     for item in (*cascade.producers, *cascade.reductions):
         writer.reduction(item)
     for output in cascade.outputs:

@@ -89,6 +89,7 @@ class Cascade:
         onnx_nodes: names of the ONNX nodes covered, in graph order.
         epilogues: reductions over the places of a list that ``reductions`` select: few elements, folded once it is
             final (the sum by which the selected weights are divided).
+        normal: those of ``inputs`` that are known to hold no subnormal number.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Cascade:
     outputs: tuple[Output, ...]
     onnx_nodes: tuple[str, ...] = ()
     epilogues: tuple[Reduction, ...] = ()
+    normal: tuple[Tensor, ...] = ()
 
     @property
     def selects(self) -> bool:
@@ -118,6 +120,7 @@ class Cascade:
             AssertionError: names the reduction and the broken invariant.
         """
         known = frozenset(self.inputs)
+        assert known >= {*self.normal}, f"{[t.name for t in self.normal]}: not all are inputs"
         defined: dict[Tensor, Expr] = {}
         ranks = {reduction.rank for reduction in self.reductions}
         for item in (*self.producers, *self.reductions, *self.epilogues):

@@ -9,7 +9,7 @@ from redfuser.cascade.detection import Boundary, Rejected
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.expr import Axis
+from redfuser.expr import Axis, Const
 from redfuser.reason import Reason
 from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.derivations import describe_derivation
@@ -49,6 +49,7 @@ def describe_cascade(
     choice: ChoiceEntry | None = None,
     resources: Mapping[str, int] | None = None,
     products: tuple[str, ...] = (),
+    literals: tuple[Const, ...] = (),
 ) -> CascadeEntry:
     """A cascade and what became of it; it is fused exactly where there is no reason against it.
 
@@ -56,8 +57,9 @@ def describe_cascade(
         derived: the canonical cascade that ``derivation`` is of.
         resources: what its kernel uses.
         products: what its kernel's matrix products are computed in.
+        literals: numbers of this cascade that are the last inputs of ``derived``.
     """
-    names = [tensor.name for tensor in cascade.inputs]
+    names = [*(tensor.name for tensor in cascade.inputs), *map(Writer().factor, literals)]
     return CascadeEntry(
         id=cascade.name,
         kind=classify(cascade),

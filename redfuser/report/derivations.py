@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from redfuser.algebra.derivation import Bound, Component, Derivation, Recurrence
@@ -10,6 +11,7 @@ from redfuser.algebra.formulas.dependence import Kinds
 from redfuser.algebra.monoids import TRANSFORMS, monoid
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
 from redfuser.expr import Expr, Op, Tensor, loads
+from redfuser.reason import Reason
 from redfuser.report.derivation_entries import (
     BoundEntry,
     DerivationEntry,
@@ -43,8 +45,13 @@ def describe_derivation(cascade: Cascade, derivation: Derivation, names: Iterabl
         proofs=tuple(ProofEntry(proof.claim, proof.by) for proof in derivation.proofs),
         witnesses=tuple(WitnessEntry(w.scenario, w.elements, w.error) for w in derivation.witnesses),
         bounds=tuple(_bound(bound, cascade, writer) for bound in derivation.bounds),
-        obstacle=derivation.obstacle,
+        obstacle=derivation.obstacle and _renamed(derivation.obstacle, called),
     )
+
+
+def _renamed(obstacle: Reason, called: Mapping[str, str]) -> Reason:
+    """An obstacle whose witness calls inputs what they are called in the model."""
+    return replace(obstacle, witness=re.sub(r"\w+", lambda word: called.get(word[0], word[0]), obstacle.witness))
 
 
 def fold(combiner: str, where: str, element: str) -> str:

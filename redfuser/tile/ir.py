@@ -220,6 +220,7 @@ class TileProgram:
         phases: run one after another.
         schedule: the choices this program embodies.
         derived: open dimensions that the caller doesn't give.
+        normal: those of ``inputs`` that hold no subnormal number.
     """
 
     name: str
@@ -229,6 +230,7 @@ class TileProgram:
     phases: tuple[Phase, ...]
     schedule: Schedule = field(default_factory=lambda: Schedule("single-segment"))
     derived: tuple[Derived, ...] = ()
+    normal: tuple[Tensor, ...] = ()
 
     def __str__(self) -> str:
         """One line for each declaration and statement, bodies indented: stable, for goldens, dumps and people."""

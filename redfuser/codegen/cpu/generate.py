@@ -58,7 +58,8 @@ def generate(program: TileProgram, target: CpuTarget, packed: Collection[Tensor]
     bytes_ = _byte_products(builder, products, arrays, machine, packed) if products else None
     for phase in program.phases:
         past = uncached(phase, program.phases, program.outputs, machine)
-        PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays, bytes_, past).write()
+        normal = frozenset(program.normal)
+        PhaseWriter(phase, program.schedule.lanes, builder, machine, arrays, bytes_, past, normal).write()
     attributes = {"global_symbol": program.name, "s_tir": True, "tirx.noalias": True, "tirx.is_scheduled": True}
     arguments = [*(declared[tensor] for tensor in parameters), *builder.parameters]
     return PrimFunc(arguments, builder.body()).with_attr(attributes)

@@ -44,4 +44,4 @@ def build(cascade: Cascade, derivation: Derivation, schedule: Schedule, name: st
     apart = schedule.strategy == "resident" and dict(schedule.options).get(APART)
     builder = build_apart if apart else _BUILDERS[schedule.strategy]
     program = builder(cascade, derivation, schedule)
-    return replace(program, name=name or cascade.name)
+    return replace(program, name=name or cascade.name, normal=cascade.normal)

@@ -53,6 +53,7 @@ class PhaseWriter:
         arrays: tensors in memory.
         bytes_: writes products of bytes, if there are any.
         uncached: tensors in memory that are written past the caches.
+        normal: tensors in memory that hold no subnormal number.
     """
 
     phase: Phase
@@ -62,6 +63,7 @@ class PhaseWriter:
     arrays: Mapping[Tensor, Array]
     bytes_: ByteProducts | None = None
     uncached: frozenset[Tensor] = frozenset()
+    normal: frozenset[Tensor] = frozenset()
 
     def write(self) -> None:
         """The parallel loop over the grid, with a copy of the body for every kind of tile."""
@@ -88,7 +90,7 @@ class PhaseWriter:
         with self.builder.loop("block", count, "parallel" if count > 1 else "serial", known) as block:
             arrays = {**self.arrays, **self._allocate()}
             access = Access(self.builder, self.layouts, arrays, self.uncached)
-            below, normal = never_positive(self.staged), never_subnormal(self.staged)
+            below, normal = never_positive(self.staged), self.normal | never_subnormal(self.staged)
             translator = Translator(self.builder, self.machine, access, below, normal)
             leaves = Leaves(self.builder, translator, self.machine.lanes)
             self.body = self._body(Loops(leaves, self.layouts, self.machine, self.bytes_), translator)
