@@ -18,6 +18,7 @@ from redfuser.tile.strategies.common import streams
 from redfuser.tile.strategies.multi_segment import BLOCKS, MERGE_ROWS
 from redfuser.tile.strategies.skipping.hidden import find_hidden
 from redfuser.tile.strategies.skipping.narrowing import SKIP_HIDDEN
+from redfuser.tile.strategies.skipping.worth import grows_with_rows, limited_rows
 from redfuser.tile.untuned.shapes import has_products
 
 #: Blocks wanted for each multiprocessor, and the shortest segment worth a block of its own.
@@ -56,12 +57,12 @@ def suited(
 
 
 def _worth_looking(cascade: Cascade, derivation: Derivation) -> bool:
-    """Whether positions hide something, and there are many rows wherever the axis is long.
+    """Whether positions hide something, and there are many rows wherever the axis is long, or the call decides.
 
     For few rows the kernel that looks at every element first would do as much as the one that computes.
     """
-    rows = set(dims_of(row.extent for row in cascade.rows))
-    return set(dims_of([cascade.axis.extent])) <= rows and bool(find_hidden(cascade, derivation).limits)
+    hidden = find_hidden(cascade, derivation)
+    return bool(hidden.limits) and (grows_with_rows(cascade) or limited_rows(cascade, hidden) is not None)
 
 
 def _surely_few(schedule: Schedule, cascade: Cascade, target: GpuTarget) -> bool:

@@ -60,7 +60,7 @@ def build_multi_segment(cascade: Cascade, derivation: Derivation, schedule: Sche
             *_merges(cascade, derivation, grid, segments, workspaces, schedule),
         ),
         schedule,
-        derived,
+        (*derived, *stream.derived),
     )
 
 

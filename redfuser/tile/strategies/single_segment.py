@@ -27,4 +27,4 @@ def build_single_segment(cascade: Cascade, derivation: Derivation, schedule: Sch
     write_outputs(emitter, cascade, states.results, tile)
     outputs = tuple(output.tensor for output in cascade.outputs)
     phases = (*stream.phases, emitter.phase())
-    return TileProgram(cascade.name, cascade.inputs, outputs, stream.workspaces, phases, schedule)
+    return TileProgram(cascade.name, cascade.inputs, outputs, stream.workspaces, phases, schedule, stream.derived)

@@ -158,7 +158,9 @@ class Attention:
     Args:
         groups: query heads for each key head.
         mask: ``none``, ``bool`` (a table, hiding with float16's lowest number), or of positions with -inf: ``causal``
-            (keys up to the query), ``window`` (and no more than 40 before it).
+            (keys up to the query), ``window`` (and no more than 40 before it); ``finite`` hides as ``causal`` does,
+            with float16's lowest number.
+        past: keys before the first query's own, where positions hide.
     """
 
     dtype: str = "float16"
@@ -170,6 +172,7 @@ class Attention:
     v_dim: int = 64
     mask: str = "none"
     batch: int = 1
+    past: int = 0
 
     def cascade(self) -> Cascade:
         b, h, i, j = axis("b", self.batch), axis("h", self.heads), axis("i", self.q_len), axis("j", self.kv_len)
@@ -190,11 +193,13 @@ class Attention:
         if self.mask == "bool":
             lowest = number(-65504.0, WORK)
             score = op("add", score, op("select", load(mask, i, j), number(0, WORK), lowest))
-        if self.mask in ("causal", "window"):
-            seen = op("le", j, i)
+        if self.mask in ("causal", "window", "finite"):
+            query = op("add", i, index(self.past)) if self.past != 0 else i
+            seen = op("le", j, query)
             if self.mask == "window":
-                seen = op("and", seen, op("ge", j, op("sub", i, index(40))))
-            score = op("add", score, op("select", seen, number(0, WORK), number(float("-inf"), WORK)))
+                seen = op("and", seen, op("ge", j, op("sub", query, index(40))))
+            hiding = -65504.0 if self.mask == "finite" else float("-inf")
+            score = op("add", score, op("select", seen, number(0, WORK), number(hiding, WORK)))
         shape = (self.batch, self.heads, self.q_len)
         m = Reduction(Tensor("m", shape, WORK), "max", rows, j, score)
         weight = op("exp", op("sub", score, m.value))

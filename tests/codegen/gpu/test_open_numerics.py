@@ -93,7 +93,8 @@ def kernels_at(program: GpuProgram, sizes: Mapping[str, int]) -> GpuProgram:
     def kernel(given: GpuKernel) -> GpuKernel:
         return replace(given, grid=tuple(map(number, given.grid)), arguments=tuple(map(argument, given.arguments)))
 
-    return replace(at_sizes(program, sizes), kernels=tuple(map(kernel, program.kernels)))
+    launched = (given for given in program.kernels if all(map(number, given.grid)))  # The launcher passes over others.
+    return replace(at_sizes(program, sizes), kernels=tuple(map(kernel, launched)))
 
 
 @pytest.mark.parametrize("target", ["h800", "a10"])
@@ -165,6 +166,31 @@ def test_the_call_decides_how_many_blocks_share_out_the_axis(name: str, target: 
     for new, past, batch in ((1, 500, 2), (70, 130, 1)):
         check_at(cascade, program, kernels, {"new": new, "past": past, "batch": batch})
     check_at(cascade, program, kernels, {"new": 3, "past": 90, "batch": 1, "segments": 1})
+
+
+#: Decoders whose masks compare positions: what they hide is skipped where the call's sizes make looking worth while.
+MASKED_DECODERS = {
+    "causal": Attention(q_len=NEW, kv_len=PAST + NEW, mask="causal", past=PAST, batch=FEW).cascade(),
+    "finite": Attention(heads=1, q_len=NEW, kv_len=PAST + NEW, mask="finite", past=PAST).cascade(),
+    "window": Attention("bfloat16", groups=2, q_len=NEW, kv_len=PAST + NEW, mask="window", past=PAST).cascade(),
+}
+
+
+@pytest.mark.parametrize("target", ["h800", "a10"])
+@pytest.mark.parametrize("name", MASKED_DECODERS)
+def test_a_decoder_skips_what_its_mask_hides_where_that_is_worth_looking(
+    name: str, target: str, builder: Builder
+) -> None:
+    cascade = MASKED_DECODERS[name]
+    program, kernels = built(builder, cascade, target)
+    assert [str(item.dim) for item in kernels.derived] == ["segments", "looks"] and len(kernels.kernels) == 4
+    for new, past, worth in ((1, 500, 0), (70, 130, 0), (300, 20, 1)):
+        sizes = {"new": new, "past": past, "batch": 2}
+        assert with_derived(sizes, program.derived)["looks"] == worth
+        check_at(cascade, program, kernels, sizes)
+    assert with_derived({"new": 260, "past": 600, "batch": 1}, program.derived)["looks"] == (name == "window")
+    check_at(cascade, program, kernels, {"new": 70, "past": 130, "batch": 1, "looks": 1, "segments": 3})
+    check_at(cascade, program, kernels, {"new": 300, "past": 20, "batch": 1}, spoil=np.nan)
 
 
 def test_copies_by_tensor_map_follow_the_sizes(builder: Builder) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, Const, Expr, Op, axes_of, loads, op, walk
-from redfuser.extents import is_symbolic
+from redfuser.extents import is_symbolic, surely_at_most, surely_less
 from redfuser.indexing import Linear, linear
 from redfuser.tile.strategies.skipping.proof import Elements, Needs, Proof, product_of
 
@@ -31,9 +31,7 @@ class Limit:
     def reached(self, axis: Axis) -> bool:
         """Whether every row sees an element of the axis, whatever the row."""
         low, high = self.position.bounds()
-        if is_symbolic(low) or is_symbolic(high) or is_symbolic(axis.extent):
-            return False
-        return low >= 0 if self.upper else high < axis.extent
+        return surely_at_most(0, low) if self.upper else surely_less(high, axis.extent)
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.expr import INDEX, Axis, Expr, Tensor, axes_of, axis, cast, index, load, loads, number, op, substitute
+from redfuser.extents import size_of
 from redfuser.indexing import Linear
-from redfuser.tile.ir import Phase, Schedule, Store, Tile
+from redfuser.tile.ir import Derived, Phase, Schedule, Store, Tile
 from redfuser.tile.strategies.skipping.hidden import NOTHING, Hidden, find_hidden
 from redfuser.tile.strategies.skipping.shown import POSITION, Shown
 from redfuser.tile.strategies.skipping.sizes import WORK, Sizes, Value, adjacent_axis
+from redfuser.tile.strategies.skipping.worth import worth_looking
 
 #: Name of the schedule's option that asks for it: how many points the phases that look take at a time.
 SKIP_HIDDEN = "skip-hidden"
@@ -34,6 +36,7 @@ class Skipping:
         values: those measured.
         bounds: values whose sizes' product must not exceed a number, one or two of them.
         shown: what is measured of conditions in memory.
+        worth: 1 where the call's sizes make looking worth while, 0 where they don't; None where that is decided.
     """
 
     hidden: Hidden
@@ -42,6 +45,7 @@ class Skipping:
     values: tuple[Value, ...] = ()
     bounds: tuple[tuple[tuple[Tensor, ...], float], ...] = ()
     shown: tuple[Shown, ...] = ()
+    worth: Derived | None = None
 
     def narrow(self, bounds: Bounds, tile: int) -> Narrowed:
         """A stream without what is hidden from every row of the block, in whole tiles."""
@@ -55,7 +59,9 @@ class Skipping:
         if stop != last:
             stop = self._if_moderate(op("max", stop, start), last)
         narrowed = Narrowed((self._if_moderate(start, first), stop), self.look(), self.workspaces)
-        return narrowed.decided(self.grid, tile, last) if self.sizes.points > 1 else narrowed
+        if self.sizes.points > 1:
+            narrowed = narrowed.decided(self.grid, tile, last)
+        return narrowed if self.worth is None else narrowed.where(self.worth, bounds)
 
     def _edges(self) -> Iterator[tuple[Expr, bool]]:
         """First (False) and last (True) elements that the block's rows see."""
@@ -107,11 +113,24 @@ class Narrowed:
         bounds: of the stream.
         phases: in order.
         workspaces: what they hand over.
+        derived: sizes that they follow from.
     """
 
     bounds: Bounds
     phases: tuple[Phase, ...]
     workspaces: tuple[Tensor, ...]
+    derived: tuple[Derived, ...] = ()
+
+    def where(self, worth: Derived, bounds: Bounds) -> Narrowed:
+        """The same where looking is worth while, and otherwise these bounds and no phase: its grid is empty."""
+        if not self.phases:
+            return self
+        times = size_of(worth.dim)
+        looks = op("lt", index(0), index(times))
+        chosen = [n if n == b else op("select", looks, n, b) for n, b in zip(self.bounds, bounds, strict=True)]
+        once = Tile(axis(worth.dim.name, times), 1)
+        phases = tuple(replace(phase, grid=(once, *phase.grid)) for phase in self.phases)
+        return Narrowed((chosen[0], chosen[1]), phases, self.workspaces, (worth,))
 
     def decided(self, grid: Sequence[Tile], tile: int, last: Expr) -> Narrowed:
         """The same with bounds that a phase of their own works out, as numbers of tiles, where they read memory.
@@ -164,7 +183,8 @@ def plan_skipping(cascade: Cascade, derivation: Derivation, schedule: Schedule, 
     if not shown and not hidden.limits:
         return Skipping(NOTHING, tuple(grid), sizes)
     values, bounds = _measured(hidden, sizes)
-    return Skipping(hidden, tuple(grid), sizes, tuple(values), tuple(bounds), tuple(shown))
+    worth = worth_looking(cascade, hidden) if points > 1 else None
+    return Skipping(hidden, tuple(grid), sizes, tuple(values), tuple(bounds), tuple(shown), worth)
 
 
 def groups_of(cascade: Cascade, hidden: Hidden) -> tuple[Axis, ...]:
