@@ -15,6 +15,9 @@ from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.remainder.groups import make_groups
 from redfuser.codegen.cpu.remainder.kernel import Kernel
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
+from redfuser.codegen.cpu.remainder.products.coded import CodedPacking, is_codable, plan_coding
+from redfuser.codegen.cpu.remainder.products.coding import Coding, find_coding
+from redfuser.codegen.cpu.remainder.products.few_rows import coded_tiling
 from redfuser.codegen.cpu.remainder.products.gemm import write_product
 from redfuser.codegen.cpu.remainder.products.integer import BytePacking, recognise_bytes, write_byte_product
 from redfuser.codegen.cpu.remainder.products.packing import Packing, plan_packing, repays
@@ -46,7 +49,14 @@ class Scheduled:
     kind: str
     dims: tuple[str, ...] | None = None
     factor: int | None = None
-    packing: Packing | BytePacking | None = None
+    packing: Packing | CodedPacking | BytePacking | None = None
+
+    def coding(self, contents: np.ndarray) -> Coding | None:
+        """How the argument that is passed packed can be coded besides, without a loss."""
+        if not isinstance(self.packing, Packing) or not is_codable(self.packing):
+            return None
+        (node,) = loads(self.packing.value)
+        return find_coding(self.packing.matrices({node.tensor: contents.reshape(-1)})[0])
 
     def pack(self, contents: np.ndarray) -> np.ndarray:
         """The packed form of the argument that is passed packed."""
@@ -56,13 +66,18 @@ class Scheduled:
 
 
 def schedule_function(
-    function: tvm.tirx.PrimFunc, known: Sequence[bool], target: CpuTarget, sizes: Mapping[Any, Extent] | None = None
+    function: tvm.tirx.PrimFunc,
+    known: Sequence[bool],
+    target: CpuTarget,
+    sizes: Mapping[Any, Extent] | None = None,
+    coding: Coding | None = None,
 ) -> Scheduled:
     """Schedule a function of a legalised and fused module.
 
     Args:
         known: for each input, whether its contents are known now.
         sizes: what the function's variables for sizes stand for.
+        coding: of the argument that is passed packed, which it was found to have.
     """
     if function.attrs.get("tirx.is_scheduled", False):
         return Scheduled(function, "fused")
@@ -73,7 +88,7 @@ def schedule_function(
         plan = _plan(function, known, sizes or {})
         if plan is None:
             return Scheduled(function, "default")
-        return _write(plan, known, target, dims_of((sizes or {}).values()))
+        return _write(plan, known, target, dims_of((sizes or {}).values()), coding)
     except FAILURES:
         return Scheduled(function, "default")
 
@@ -89,19 +104,25 @@ def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any
     return make_plan(fragment, [t for t, is_known in zip(fragment.parameters, known, strict=False) if is_known])
 
 
-def _write(plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[Dim] = ()) -> Scheduled:
+def _write(
+    plan: Plan, known: Sequence[bool], target: CpuTarget, dims: Sequence[Dim], coding: Coding | None
+) -> Scheduled:
     parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
     product, factor = plan.product, None
-    packing: Packing | BytePacking | None = None
+    packing: Packing | CodedPacking | BytePacking | None = None
     integer = None
     if product is not None:
         tiling = choose_tiling(product, target)
+        if coding is not None:
+            tiling = coded_tiling(tiling, product.row.extent)
         constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
         known_now = is_constant(product, constants) and len(loads(product.right)) == 1
         integer = recognise_bytes(product, target, known_now)
         together = PAIR if known_now and multiplies_pairs(product, tiling, target) else 1
         floats = plan_packing(product, tiling, "packed", known_now, together)
         packing = integer.packing if integer is not None else floats
+        if coding is not None:
+            packing = plan_coding(floats, coding)
         if known_now:
             factor = [flat(tensor) for tensor in parameters].index(loads(product.right)[0].tensor)
             parameters[factor] = packing.tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tvm
 import tvm_ffi
@@ -10,6 +10,7 @@ from tvm import relax
 
 from redfuser.cascade.reading.sizes import dims_of_module, sizes_of_call, variables_of_module
 from redfuser.codegen.cpu.remainder.function import Scheduled, builds, schedule_function
+from redfuser.codegen.cpu.remainder.products.coding import Coding
 from redfuser.codegen.rewire import with_bindings
 from redfuser.contents import contents
 from redfuser.extents import Extent
@@ -33,6 +34,7 @@ class Remainder:
         self.kinds: dict[str, str] = {}
         self._variants: dict[int, list[_Variant]] = {}
         self._packed: dict[tuple, relax.Constant] = {}
+        self._codings: dict[tuple, Coding | None] = {}
         self._dims = dims_of_module(module)
         self._variables = variables_of_module(module) if self._dims else {}
 
@@ -64,6 +66,9 @@ class Remainder:
         function = self.module[call.args[0]]
         sizes = sizes_of_call(function, call, binding.var.struct_info, self._dims)
         variant = self._variant(function.without_attr("global_symbol"), known, sizes)
+        coding = self._coding(arguments, variant.scheduled)
+        if coding is not None:
+            variant = self._variant(variant.original, known, sizes, coding)
         if id(variant) not in self._names:
             name = self._builder.add_func(variant.scheduled.function, call.args[0].name_hint)
             self._names[id(variant)] = name
@@ -79,16 +84,29 @@ class Remainder:
         return relax.VarBinding(binding.var, relax.Call(call.op, inputs, call.attrs, call.sinfo_args))
 
     def _variant(
-        self, function: tvm.tirx.PrimFunc, known: tuple[bool, ...], sizes: Mapping[tvm.tirx.Var, Extent]
+        self,
+        function: tvm.tirx.PrimFunc,
+        known: tuple[bool, ...],
+        sizes: Mapping[tvm.tirx.Var, Extent],
+        coding: Coding | None = None,
     ) -> _Variant:
         """The function with these inputs known and sizes in terms of the module's dimensions, scheduled once."""
         similar = self._variants.setdefault(tvm_ffi.structural_hash(function), [])
-        given = (known, tuple(sizes.values()))
+        given = (known, tuple(sizes.values()), coding)
         for variant in similar:
             if variant.given == given and tvm_ffi.structural_equal(function, variant.original):
                 return variant
-        similar.append(_Variant(function, given, schedule_function(function, known, self.target, sizes)))
+        similar.append(_Variant(function, given, schedule_function(function, known, self.target, sizes, coding)))
         return similar[-1]
+
+    def _coding(self, arguments: Sequence[relax.Expr], scheduled: Scheduled) -> Coding | None:
+        """How the argument that is passed packed can be coded, sought once for each constant."""
+        if scheduled.factor is None:
+            return None
+        key = (arguments[scheduled.factor], scheduled.packing)
+        if key not in self._codings:
+            self._codings[key] = scheduled.coding(contents(arguments[scheduled.factor]))
+        return self._codings[key]
 
     def _pack(self, constant: relax.Constant, scheduled: Scheduled) -> relax.Constant:
         key = (constant, scheduled.packing)

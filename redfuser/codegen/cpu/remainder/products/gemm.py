@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.products.ahead import Progress, bring_panel
+from redfuser.codegen.cpu.remainder.products.coded import CodedPacking
 from redfuser.codegen.cpu.remainder.products.contraction import Contraction
+from redfuser.codegen.cpu.remainder.products.decoding import decode_panel
+from redfuser.codegen.cpu.remainder.products.few_rows import MOST_ROWS, add_coded
 from redfuser.codegen.cpu.remainder.products.heights import height_ranges
-from redfuser.codegen.cpu.remainder.products.multipliers import multiplier_of
+from redfuser.codegen.cpu.remainder.products.multipliers import Decoded, Multiplier, multiplier_of
 from redfuser.codegen.cpu.remainder.products.packing import Packing
+from redfuser.codegen.cpu.remainder.products.sums import Sums
 from redfuser.codegen.cpu.remainder.products.tasks import digits, product_of
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.expr import Axis, Expr, Op, Tensor, index, op, walk
-from redfuser.extents import is_symbolic, most
+from redfuser.extents import is_symbolic, least, most
 from redfuser.indexing import linear
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ SHORT = 2
 SYMBOLIC_TILES = 8
 
 
-def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | None) -> None:
+def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | CodedPacking | None) -> None:
     """Write the loops of a contraction.
 
     Args:
@@ -46,14 +50,17 @@ def write_product(kernel: Kernel, work: Contraction, tiling: Tiling, packing: Pa
 
 
 class _Product:
-    def __init__(self, kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | None) -> None:
+    def __init__(
+        self, kernel: Kernel, work: Contraction, tiling: Tiling, packing: Packing | CodedPacking | None
+    ) -> None:
         self.kernel = kernel
         self.builder = kernel.builder
         self.work = work
         self.tiling = tiling
-        self.packing = packing
-        self.together = packing.together if packing is not None else 1
-        self.multiplier = multiplier_of(kernel, work, tiling, packing)
+        self.packing = packing if isinstance(packing, Packing) else None
+        self.coded = packing if isinstance(packing, CodedPacking) else None
+        self.together = self.packing.together if self.packing is not None else 1
+        self.few = MOST_ROWS if self.coded is not None else 0
         self.places: dict[Axis, Expr] = {}
         self.panel: Expr = index(0)
         self.part: Expr = index(0)
@@ -70,7 +77,11 @@ class _Product:
     def _write_symbolic(self) -> None:
         """Blocks of some tiles, as many as there are rows for; few rows go through the tiles that waste the least."""
         wide = self.tiling
-        for height, ranges in height_ranges(wide, self.work.row.extent).items():
+        for rows in range(max(least(self.work.row.extent), 1), min(self.few, most(self.work.row.extent)) + 1):
+            self.tiling, self.tiles = replace(wide, rows=rows, parts=1), 1
+            with self.builder.when(self._is_within([(rows, rows)])):
+                self._write_blocks(index(1), 1)
+        for height, ranges in height_ranges(wide, self.work.row.extent, self.few).items():
             self.tiling = replace(wide, rows=height)
             self.tiles = min(SYMBOLIC_TILES, -(-ranges[-1][1] // height))
             with self.builder.when(self._is_within(ranges)):
@@ -114,19 +125,33 @@ class _Product:
             *outer, block, self.panel = digits(task, extents)
             self.places = dict(zip(work.outer, outer, strict=True))
             self.places[work.column] = self._start("column", self.panel, tiling.width, work.column)
-            self.copy = self._array("copy", tiling.rows) if self._is_long() else None
-            self.partial = self._array("partial", tiles * tiling.rows) if tiling.parts > 1 else None
+            self.sums = Sums(self.kernel, tiling, work.total.dtype)
+            self.copy = self.sums.array("copy", tiling.rows) if self._is_long() else None
+            self.partial = self.sums.array("partial", tiles * tiling.rows) if tiling.parts > 1 else None
             first = op("mul", block, index(tiles))
             left = None if needed is None else self.builder.index(op("min", op("sub", needed, first), index(tiles)))
-            with (
-                self.builder.loop("part", tiling.parts) as self.part,
-                self.builder.loop("tile", tiles, "serial", left) as self.tile,
-            ):
-                self.places[work.row] = self._start("row", op("add", first, self.tile), tiling.rows, work.row)
-                self._write_tile()
+            with self.builder.loop("part", tiling.parts) as self.part:
+                self.multiplier = self._multiplier()
+                with self.builder.loop("tile", tiles, "serial", left) as self.tile:
+                    self.places[work.row] = self._start("row", op("add", first, self.tile), tiling.rows, work.row)
+                    self._write_tile()
 
-    def _array(self, name: str, rows: int) -> Tensor:
-        return self.kernel.allocate(name, rows * self.tiling.width, self.work.total.dtype)
+    @property
+    def _sums_codes(self) -> bool:
+        """Whether a register tile takes all rows, each code being decoded where it is used."""
+        return self.coded is not None and self.tiles == 1 and self.tiling.rows <= self.few
+
+    def _multiplier(self) -> Multiplier:
+        """Reads this part's factors; codes that many rows use are decoded first."""
+        if self.coded is None or self._sums_codes:
+            return multiplier_of(self.kernel, self.work, self.tiling, self.packing)
+        size = -(-self.coded.blocks // self.tiling.parts)
+        first = op("mul", self.part, index(size))
+        array = self.sums.array("decoded", size * self.coded.coding.block)
+        count = op("min", op("sub", index(self.coded.blocks), first), index(size))
+        decode_panel(self.sums, self.coded, array, self.panel, first, count, size)
+        start = linear(op("mul", first, index(self.coded.coding.block))).expr()
+        return Decoded(self.kernel, self.work, self.tiling, None, array, start)
 
     def _is_long(self) -> bool:
         """Whether the epilogue is worth a loop of its own."""
@@ -138,26 +163,31 @@ class _Product:
         return self.builder.coordinate(name, op("min", op("mul", number, index(size)), index(last)), most(last) + 1)
 
     def _write_tile(self) -> None:
-        # One small array a row: LLVM keeps such in registers.
-        sums = [self._array("sums", 1) for _ in range(self.tiling.rows)]
-        for row, vector in self._cells(sums):
-            self._put(row, index(0), vector, self._zero())
+        sums = self.sums.tile()
+        if self.coded is not None and self._sums_codes:
+            add_coded(self.sums, self.coded, sums, self.panel, self.work, self.places)
+        else:
+            self._add_all(sums)
+        if self.partial is None:
+            self._finish_all(sums)
+            return
+        first = op("mul", self.tile, index(self.tiling.rows))
+        with self.builder.when(self.builder.index(self.part) > self.builder.number(0)):
+            self.sums.add(self.partial, first, sums)
+        last = self.builder.number(self.tiling.parts - 1)
+        with self.builder.when(self.builder.index(self.part) < last):
+            self.sums.move(self.partial, first, sums)
+        with self.builder.when(self.builder.index(self.part) >= last):
+            self._finish_all(sums)
+
+    def _add_all(self, sums: Sequence[Tensor]) -> None:
+        """All summands of this part."""
         with self._summands() as deep:
             if self.packing is not None:
                 array = self.kernel.arrays[self.packing.tensor]
                 now = Progress(deep, self.places, self.panel, self.part, self.tile, self.tiles)
                 bring_panel(self.builder, array, self.packing, self.tiling, now)
             self._multiply(sums, deep)
-        if self.partial is None:
-            self._finish_all(sums)
-            return
-        with self.builder.when(self.builder.index(self.part) > self.builder.number(0)):
-            self._add(self.partial, sums)
-        last = self.builder.number(self.tiling.parts - 1)
-        with self.builder.when(self.builder.index(self.part) < last):
-            self._move(self.partial, sums)
-        with self.builder.when(self.builder.index(self.part) >= last):
-            self._finish_all(sums)
 
     @contextmanager
     def _summands(self) -> Iterator[dict[Axis, Expr]]:
@@ -167,15 +197,17 @@ class _Product:
                 yield {a: stack.enter_context(self.builder.loop("k", a.extent)) for a in self.work.reduced}
             return
         (axis,) = self.work.reduced
-        steps = axis.extent // self.together
-        size = -(-steps // self.tiling.parts)
+        unit = self.coded.coding.block if self.coded is not None else self.together
+        units, steps = axis.extent // unit, unit // self.together
+        size = -(-units // self.tiling.parts)
         first = op("mul", self.part, index(size))
         count = None
         if self.tiling.parts > 1:
-            left = self.builder.index(op("min", op("sub", index(steps), first), index(size)))
-            count = self.builder.bind("count", left)
-        with self.builder.loop("k", size, "serial", count) as k:
-            yield {axis: linear(op("mul", op("add", first, k), index(self.together))).expr()}
+            left = op("mul", op("min", op("sub", index(units), first), index(size)), index(steps))
+            count = self.builder.bind("count", self.builder.index(left))
+        with self.builder.loop("k", size * steps, "serial", count) as k:
+            step = op("add", op("mul", first, index(steps)), k)
+            yield {axis: linear(op("mul", step, index(self.together))).expr()}
 
     def _multiply(self, sums: Sequence[Tensor], deep: Mapping[Axis, Expr]) -> None:
         """One summand, or a pair of them, for every element of the register tile."""
@@ -184,19 +216,19 @@ class _Product:
             here = places.narrow(self.work.row, index(place), 1)
             left = self.builder.bind("left", matched(self.multiplier.left(here), self.tiling.lanes))
             with self.builder.loop("v", self.tiling.vectors, "unroll") as vector:
-                right, total = self.multiplier.right(places, self.panel, vector), self._get(row, index(0), vector)
-                self._put(row, index(0), vector, self.multiplier.add(total, left, right))
+                right, total = self.multiplier.right(places, self.panel, vector), self.sums.get(row, index(0), vector)
+                self.sums.put(row, index(0), vector, self.multiplier.add(total, left, right))
 
     def _finish_all(self, sums: Sequence[Tensor]) -> None:
         """Store the results of a tile."""
         if self.copy is None:
             for place, row in enumerate(sums):
-                for _, vector in self._cells([row]):
-                    self._finish(self._get(row, index(0), vector), index(place), vector)
+                for _, vector in self.sums.cells([row]):
+                    self._finish(self.sums.get(row, index(0), vector), index(place), vector)
             return
-        self._move(self.copy, sums)
+        self.sums.move(self.copy, index(0), sums)
         with self.builder.loop("r", self.tiling.rows) as r, self.builder.loop("v", self.tiling.vectors) as v:
-            self._finish(self._get(self.copy, r, v), r, v)
+            self._finish(self.sums.get(self.copy, r, v), r, v)
 
     def _finish(self, total: PrimExpr, row: Expr, vector: Expr) -> None:
         """Store one vector of results."""
@@ -204,46 +236,3 @@ class _Product:
         region = point(self.places).narrow(work.row, row, 1).along(work.column, op("mul", vector, index(lanes)), lanes)
         value = self.kernel.translator.value(work.epilogue, region, {work.total: self.builder.bind("total", total)})
         self.kernel.translator.access.put_in_memory(work.target, [work.address], region, value)
-
-    def _move(self, array: Tensor, sums: Sequence[Tensor]) -> None:
-        """Copy a tile's sums to an array of many rows."""
-        for where, row in self._rows(array, sums):
-            for _, vector in self._cells([row]):
-                self._put(array, where, vector, self._get(row, index(0), vector))
-
-    def _add(self, array: Tensor, sums: Sequence[Tensor]) -> None:
-        """Add what such an array holds to a tile's sums."""
-        for where, row in self._rows(array, sums):
-            for _, vector in self._cells([row]):
-                self._put(row, index(0), vector, self._get(array, where, vector) + self._get(row, index(0), vector))
-
-    def _rows(self, array: Tensor, sums: Sequence[Tensor]) -> Iterator[tuple[Expr, Tensor]]:
-        """Each row of sums, and which row of an array is its."""
-        first = op("mul", self.tile, index(self.tiling.rows)) if array is self.partial else index(0)
-        return ((op("add", first, index(place)), row) for place, row in enumerate(sums))
-
-    def _cells(self, sums: Sequence[Tensor]) -> Iterator[tuple[Tensor, Expr]]:
-        """Every vector of some rows of sums."""
-        for row in sums:
-            with self.builder.loop("v", self.tiling.vectors, "unroll") as vector:
-                yield row, vector
-
-    def _zero(self) -> PrimExpr:
-        from tvm.tirx import const
-
-        return matched(const(0.0, self.work.total.dtype), self.tiling.lanes)
-
-    def _place(self, row: Expr, vector: Expr) -> PrimExpr:
-        from tvm.tirx import Ramp
-
-        where = op("add", op("mul", row, index(self.tiling.width)), op("mul", vector, index(self.tiling.lanes)))
-        start = self.builder.index(where)
-        return Ramp(start, 1, self.tiling.lanes) if self.tiling.lanes > 1 else start
-
-    def _get(self, array: Tensor, row: Expr, vector: Expr) -> PrimExpr:
-        from tvm.tirx import BufferLoad
-
-        return BufferLoad(self.kernel.arrays[array], [self._place(row, vector)])
-
-    def _put(self, array: Tensor, row: Expr, vector: Expr, value: PrimExpr) -> None:
-        self.builder.store(self.kernel.arrays[array], self._place(row, vector), value)

@@ -11,10 +11,13 @@ from redfuser.extents import Extent, least, most
 FEW_TILES = 4
 
 
-def height_ranges(wide: Tiling, extent: Extent) -> dict[int, list[tuple[int, int]]]:
+def height_ranges(wide: Tiling, extent: Extent, few: int = 0) -> dict[int, list[tuple[int, int]]]:
     """Rows of each register tile that a symbolic number of rows needs -> first and last of the numbers it is for.
 
     Of few rows the last tile computes many again: the tile with the least estimated time is taken.
+
+    Args:
+        few: up to so many rows are seen to otherwise.
     """
     heights = _heights(wide.rows, extent)
     found: dict[int, list[tuple[int, int]]] = {}
@@ -22,17 +25,18 @@ def height_ranges(wide: Tiling, extent: Extent) -> dict[int, list[tuple[int, int
     def cost(height: int, rows: int) -> float:
         return cycles(replace(wide, rows=height)) * -(-rows // height)
 
-    few = min(FEW_TILES * wide.rows, most(extent))
-    for rows in range(max(least(extent), 1), few + 1):
+    first = max(least(extent), few + 1)
+    some = min(FEW_TILES * wide.rows, most(extent))
+    for rows in range(first, some + 1):
         best = min((height for height in heights if height <= rows), key=lambda height: (cost(height, rows), -height))
         ranges = found.setdefault(best, [])
         if ranges and ranges[-1][1] == rows - 1:
             ranges[-1] = (ranges[-1][0], rows)
         else:
             ranges.append((rows, rows))
-    if few < most(extent):
+    if some < most(extent):
         ranges = found.setdefault(heights[0], [])
-        ranges.append((max(few + 1, least(extent)), most(extent)))
+        ranges.append((max(some + 1, first), most(extent)))
     return found
 
 

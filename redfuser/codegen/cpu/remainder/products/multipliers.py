@@ -69,6 +69,27 @@ class Singles:
 
 
 @dataclass(frozen=True)
+class Decoded(Singles):
+    """Numbers of a part of a panel, row by row, that were decoded before.
+
+    Args:
+        array: holds them, flat.
+        first: number of the first row.
+    """
+
+    array: Tensor
+    first: Expr
+
+    def right(self, places: Region, panel: Expr, vector: Expr) -> PrimExpr:
+        (over,), column = self.work.reduced, axis("column", self.tiling.width)
+        row = op("sub", places.point(over), self.first)
+        where = op("add", op("mul", row, index(self.tiling.width)), column)
+        first = op("mul", vector, index(self.tiling.lanes))
+        region = Region({**places.spans, column: whole(column)}).along(column, first, self.tiling.lanes)
+        return self.kernel.translator.value(load(self.array, where), region)
+
+
+@dataclass(frozen=True)
 class Pairs:
     """Bits of two elements of bfloat16 that lie side by side, as one of int32."""
 

@@ -99,16 +99,24 @@ class Packing:
         tensor = Tensor(self.tensor.name, tuple(a.extent for a in axes), self.tensor.dtype)
         return Definition(tensor, axes, (), "", body, "")
 
+    def matrices(self, constants: Mapping[Tensor, np.ndarray]) -> np.ndarray:
+        """The factor as it is, (independent products, depth, columns).
+
+        Args:
+            constants: contents of every flat tensor it loads.
+        """
+        values = _matrix(self.value, (*self.outer, *self.reduced, self.column), constants)
+        return values.reshape(-1, self.depth, self.column.extent)
+
     def pack(self, constants: Mapping[Tensor, np.ndarray]) -> np.ndarray:
         """The packed factor, flat.
 
         Args:
             constants: contents of every flat tensor the factor loads.
         """
-        values = _matrix(self.value, (*self.outer, *self.reduced, self.column), constants)
-        columns = values.reshape(-1, self.depth, self.column.extent)
+        columns = self.matrices(constants)
         starts = [start + strip for start in self.starts for strip in range(0, self.width, self.strip)]
-        packed = np.zeros((len(columns), len(starts), self.strip_size), values.dtype)
+        packed = np.zeros((len(columns), len(starts), self.strip_size), columns.dtype)
         rows = packed[:, :, : self.depth * self.strip].reshape(len(columns), len(starts), self.depth, self.strip)
         for number, start in enumerate(starts):
             strip = columns[:, :, start : start + self.strip]
