@@ -90,6 +90,29 @@ def test_scales_by_axis_and_by_block(axis: int) -> None:
     check(single("DequantizeLinear", {"x": codes}, by_block, opset=21, axis=axis, block_size=2), {"x": codes})
 
 
+@pytest.mark.parametrize("kind", ["INT8", "UINT8", "INT16", "INT32", "INT4", "UINT4"])
+@pytest.mark.parametrize(
+    ("axis", "block", "scales"), [(0, 0, ()), (0, 0, (1,)), (1, 0, (6,)), (-2, 0, (4,)), (1, 4, (4, 2)), (0, 2, (2, 6))]
+)
+def test_a_constant_is_dequantised_at_once(kind: str, axis: int, block: int, scales: tuple[int, ...]) -> None:
+    """Not on every call: nothing but the sum is left to compute."""
+    type_ = getattr(TensorProto, kind)
+    low = 0 if kind.startswith("U") else -7
+    data = helper.make_tensor("w", type_, (4, 6), RNG.integers(low, 8, 24))
+    zeros = [helper.make_tensor("z", type_, scales, RNG.integers(0, 4, scales).reshape(-1))] * (kind != "INT32")
+    scale = numpy_helper.from_array(np.asarray(RNG.random(scales) + 0.1, np.float32), "s")
+    sizes = {"block_size": block} if block else {}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"][: 2 + len(zeros)], ["d"], axis=axis, **sizes),
+        helper.make_node("Add", ["x", "d"], ["y"]),
+    ]
+    proto = graph_of(nodes, {"x": X}, ["y"], opset=25)
+    proto.graph.initializer.extend([data, scale, *zeros])
+    check(proto, {"x": X})
+    main = lower(loaded(proto)).module["main"]
+    assert sum(len(block.bindings) for block in main.body.blocks) == 1
+
+
 def test_packed_weights_are_unpacked() -> None:
     weights = RNG.integers(-8, 8, (6, 3))
     tensor = helper.make_tensor("w", TensorProto.INT4, [6, 3], weights.reshape(-1).tolist())

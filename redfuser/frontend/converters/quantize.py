@@ -23,12 +23,18 @@ from redfuser.frontend.converters.common import (
 )
 from redfuser.frontend.element_types import element_type, integer_limits, is_narrow
 
+#: Types of data that is dequantised at once where it is known.
+INTEGERS = frozenset(["int8", "uint8", "int16", "uint16", "int32"])
+
 
 def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """DequantizeLinear: ``(x - zero_point) · scale``, computed in float32 at least."""
     data, scale, zero = inputs[0], inputs[1], _unless_zero(optional(inputs, 2))
     result, wide = output_type(attributes), _wide(dtype_of(scale))
     axis, block = attributes.get("axis", 1), attributes.get("block_size", 0)
+    known = [part.data.numpy() for part in (data, scale, zero) if isinstance(part, relax.Constant)]
+    if len(known) == 2 + (zero is not None) and dtype_of(data) in INTEGERS and result != "bfloat16":
+        return relax.const(_dequantised(known, axis, block, wide).astype(result, copy=False))
     # Differences of 8- and 16-bit integers are exact in float32; those of int32 are taken before they are rounded.
     exact = "int32" if dtype_of(data) == "int32" else wide
     value = _cast(bb, data, exact)
@@ -36,6 +42,24 @@ def convert_dequantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attri
         value = bb.emit(R.subtract(value, _cast(bb, _aligned(bb, zero, data, axis, block), exact)))
     factor = _cast(bb, _aligned(bb, scale, data, axis, block), wide)
     return _cast(bb, bb.emit(R.multiply(_cast(bb, value, wide), factor)), result)
+
+
+def _dequantised(parts: Sequence[np.ndarray], axis: int, block: int, wide: str) -> np.ndarray:
+    """Data, its scale and, if there is one, its zero point as numbers."""
+    data, *others = parts
+    if block:
+        others = [part.repeat(block, axis).take(range(data.shape[axis]), axis) for part in others]
+    elif others[0].size > 1:
+        extents = [1] * data.ndim
+        extents[axis] = -1
+        others = [part.reshape(extents) for part in others]
+    scale, *zeros = others
+    value = data.astype(np.int64 if zeros and data.dtype == np.int32 else wide)
+    if zeros:
+        value -= zeros[0].astype(value.dtype)
+    value = value.astype(wide, copy=False)
+    value *= scale.astype(wide)
+    return value
 
 
 def convert_quantize(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:

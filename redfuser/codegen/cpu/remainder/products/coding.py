@@ -12,7 +12,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: Bits of a code, and rows of a block, that are tried, in this order; a whole column before any of these.
+#: Bits of a code, and rows of a block, that are tried, in this order. What has one scale for a column has several equal
+#: ones: a block is also what is summed up on its own, and sums of more elements round too often.
 BITS, BLOCKS = (4, 8), (256, 128, 64, 32, 16)
 
 #: A scale is sought so many steps of float32 around its quotient: several may give the same products.
@@ -68,10 +69,8 @@ def find_coding(weight: Array) -> Coding | None:
     if weight.dtype != np.float32 or weight.size < LEAST:
         return None
     for bits in BITS:
-        for block in dict.fromkeys((depth, *BLOCKS)):
-            if depth % block or block % BLOCKS[-1]:
-                continue
-            if _solve(_blocks(weight[:, :: -(-columns // SAMPLE)], block), bits) is None:
+        for block in BLOCKS:
+            if depth % block or _solve(_blocks(weight[:, :: -(-columns // SAMPLE)], block), bits) is None:
                 continue
             found = encode(weight, bits, block)
             if found is not None:
