@@ -33,6 +33,9 @@ _WAYS_OUT = {
     "beyond that it writes the layouts of one machine"
 }
 
+#: What these give has elements: ONNX Runtime refuses an image smaller than their window. Of others it may be empty.
+_NEVER_EMPTY = frozenset(["Conv", "ConvTranspose"])
+
 _MARK = re.compile(r"node(\d+)_output\d+$")
 
 
@@ -215,7 +218,12 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
 
 def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypeProto | None, symbols: Symbols) -> None:
-    """Refuse an output whose shape isn't known from those of the inputs, or isn't what ONNX infers for it."""
+    """Refuse an output whose shape isn't known from those of the inputs, or isn't what ONNX infers for it.
+
+    Raises:
+        UnsupportedOperatorError: such an output.
+        OutOfRange: a symbolic dimension would make it smaller than nothing.
+    """
     info = None if value is None else value.struct_info
     kind = None if declared is None else declared.WhichOneof("value")
     what = ""
@@ -238,6 +246,9 @@ def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypePro
             f"operator {node.op_type} (node '{node.name}') is not supported with {what}",
             f"fix the symbolic dimensions: {names}" if names else "",
         )
+    for extent in () if info is None else info.shape:
+        if not isinstance(symbols.simplify(extent), int):
+            symbols.require_least(extent, node.op_type in _NEVER_EMPTY)
 
 
 def _is_switch(variable: relax.Var) -> bool:

@@ -85,6 +85,34 @@ class Symbols:
             raise OutOfRange(name, DimRange(count, ANY_SIZE.high))
         return self.decide(extent >= count)
 
+    def require_least(self, extent: Any, count: int) -> None:
+        """Check that an extent is ``count`` at least, whatever the dimensions; nothing is known of one of several.
+
+        Raises:
+            OutOfRange: it is for sizes of the one dimension that it depends on from some on, or up to some.
+            ValueError: it is less.
+        """
+        if isinstance(extent, int):
+            if extent < count:
+                raise ValueError(f"it would have {extent} elements along an axis")
+            return
+        used = tirx.analysis.undefined_vars(extent)
+        name = next((n for n, v in self.variables.items() if len(used) == 1 and v.same_as(used[0])), "")
+        if not name or self._analyzer.can_prove(extent >= count):
+            return
+
+        def holds(size: int) -> bool:
+            found = self.simplify(tirx.stmt_functor.substitute(extent, {used[0]: expression(size)}))
+            return isinstance(found, int) and found >= count
+
+        bounds = self.ranges[name]
+        sizes = range(bounds.low, max(bounds.high, ANY_SIZE.high) + 1)
+        if not holds(bounds.low) and holds(sizes[-1]):
+            raise OutOfRange(name, DimRange(sizes[bisect_left(sizes, True, key=holds)], sizes[-1]))
+        if holds(bounds.low) and not holds(bounds.high):
+            first = bisect_left(sizes, True, key=lambda size: not holds(size))
+            raise OutOfRange(name, DimRange(ANY_SIZE.low, sizes[first - 1]))
+
     def require_equal(self, a: Any, b: Any) -> None:
         """Check that two extents are the same whatever the dimensions.
 
@@ -134,6 +162,11 @@ class Symbols:
     def _name(self, extent: Any) -> str | None:
         """The name of the dimension that an extent is, if it is one."""
         return next((n for n, v in self.variables.items() if isinstance(extent, tirx.Var) and v.same_as(extent)), None)
+
+    def later(self, start: Any, end: Any) -> Any:
+        """The end of a slice, or its start where that comes after it: nothing lies between the two."""
+        ends = expression(end)
+        return end if self._analyzer.can_prove(ends >= expression(start)) else tirx.Max(ends, expression(start))
 
     def within(self, start: Any, extent: Any) -> Any:
         """A bound of a slice brought inside ``0 … extent``; negative ones count from the end.

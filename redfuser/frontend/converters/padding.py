@@ -5,11 +5,16 @@ from __future__ import annotations
 from tvm import relax, topi
 from tvm.relax import op as R
 
-from redfuser.frontend.converters.common import Attributes, Inputs, constant, extents_of, optional, rank_of
+from redfuser.frontend.converters.common import Attributes, Inputs, constant, extents_of, optional, rank_of, symbols_of
 
 
 def convert_pad(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Pad by constant amounts, which may be negative and then cut off; by a constant, the edge or a reflection."""
+    """Pad by constant amounts, which may be negative and then cut off; by a constant, the edge or a reflection.
+
+    Raises:
+        OutOfRange: an open dimension may have fewer elements than are reflected.
+        ValueError: a static one has.
+    """
     data, filler, chosen = inputs[0], optional(inputs, 2), optional(inputs, 3)
     rank = rank_of(data)
     amounts = constant(inputs[1], "pads").tolist()
@@ -24,6 +29,8 @@ def convert_pad(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) 
         value = 0 if filler is None else constant(filler, "the value to pad with").reshape(-1)[0].item()
         return bb.emit_te(topi.nn.pad, data, *wider, value)
     if mode == b"reflect":
+        for extent, low, high in zip(extents_of(data), *wider, strict=True):
+            symbols_of(attributes).require_least(extent, max(low, high) + 1)
         return bb.emit_te(topi.nn.mirror_pad, data, *wider, "REFLECT")
     if mode == b"edge":
         return bb.emit_te(topi.nn.replicate_pad, data, *wider)

@@ -36,6 +36,7 @@ def convert_slice(stock: Converter) -> Converter:
             [symbols.within(value, shape[axis]) for value, axis in zip(_values(bound), axes, strict=True)]
             for bound in bounds
         )
+        ends = [symbols.later(start, end) for start, end in zip(starts, ends, strict=True)]
         bounds = [[relax.PrimValue(_index(value)) for value in values] for values in (starts, ends, strides)]
         return R.strided_slice(data, axes, *bounds, assume_inbound=True)
 
