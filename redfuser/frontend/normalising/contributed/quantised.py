@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 _CONSTANT = "make it an initializer"
 
+#: Attributes that DynamicQuantizeLSTM has in common with ONNX's LSTM.
+_OF_LSTM = (
+    *("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget"),
+)
+
 
 def define_mat_mul_n_bits(write: Definition) -> None:
     """``A·W + bias`` with W (K, N) dequantised here, once: a constant as large as if it had never been quantised.
@@ -125,6 +130,40 @@ def integer_product(
     scale = write.add("Reshape", write.add("Mul", *scales), write.integers(-1))
     product = write.add("Mul", exact, scale, out="" if bias else out)
     return write.add("Add", product, bias, out=out) if bias else product
+
+
+def define_dynamic_quantize_lstm(write: Definition) -> None:
+    """An LSTM with W (directions, inputs, 4·units) and R (directions, units, 4·units) dequantised here, once.
+
+    ONNX Runtime also rounds the inputs and, step by step, the hidden states of some sequences to bytes, how many of
+    them together depending on its threads. Here nothing is rounded but the weights.
+
+    Inputs: those of LSTM, then scale and zero point of W and of R, each for a direction or for each of its columns.
+
+    Raises:
+        UnsupportedOperatorError: weights known on the call only.
+    """
+    places = ((1, 8, 9), (2, 10, 11))
+    weights = [write.tensor(_dequantised_columns(write, *places_of_one)) for places_of_one in places]
+    own = {name: value for name in _OF_LSTM if (value := write.attribute(name, None)) is not None}
+    inputs = [write.input(0), *weights, *(write.input(place) for place in range(3, 8))]
+    outputs = [write.output(place) for place in range(3)]
+    for names in (inputs, outputs):
+        while not names[-1]:
+            names.pop()
+    write.add_many("LSTM", inputs, outputs, **own)
+
+
+def _dequantised_columns(write: Definition, data: int, scale: int, zero: int) -> Array:
+    """Weights of an LSTM as ONNX has them: the gates of all units in rows."""
+    import numpy as np
+
+    whole, factors, zeros = (write.value(place) for place in (data, scale, zero))
+    if whole is None or factors is None or zeros is None:
+        write.refuse("weights, scales or zero points that are known on the call only", _CONSTANT)
+    by_column = (len(whole), 1, -1)
+    value = (whole.astype(np.float32) - zeros.reshape(by_column).astype(np.float32)) * factors.reshape(by_column)
+    return np.ascontiguousarray(value.transpose(0, 2, 1))
 
 
 def define_quantize(write: Definition) -> None:

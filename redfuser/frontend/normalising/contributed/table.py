@@ -66,6 +66,7 @@ _DEFINITIONS: dict[str, Callable[[Definition], None]] = {
     "BiasAdd": products.define_bias_add,
     "BiasGelu": activations.define_bias_gelu,
     "DequantizeLinear": quantised.define_dequantize,
+    "DynamicQuantizeLSTM": quantised.define_dynamic_quantize_lstm,
     "DynamicQuantizeMatMul": quantised.define_dynamic_quantize_mat_mul,
     "EmbedLayerNormalization": norms.define_embed_layer_norm,
     "FastGelu": activations.define_fast_gelu,

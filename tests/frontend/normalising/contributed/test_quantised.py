@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import ModelProto, helper, numpy_helper
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
+from redfuser.oracle import run_float64, run_onnxruntime
 from tests.frontend.normalising.contributed.checking import Inputs, agree, contributed, normal, refused
 from tests.frontend.normalising.graphs import normalise
-from tests.frontend.running import loaded
+from tests.frontend.running import graph_of, loaded, run
 
 RNG = np.random.default_rng(2)
 A = normal(3, 8)
@@ -125,3 +127,79 @@ def test_wider_integers_need_a_later_operator_set() -> None:
     refused(proto, feeds, "elements of int16 before operator set 21")
     proto.opset_import[0].version = 21
     agree(proto, feeds)
+
+
+UNITS, DEPTH, STEPS, BATCH = 5, 7, 6, 3
+
+
+def lstm(
+    directions: int = 1, by_column: bool = False, kind: type = np.int8, zero: int = 0, **others: np.ndarray | None
+) -> dict[str, np.ndarray | None]:
+    """Inputs of a DynamicQuantizeLSTM, sums of a moderate size."""
+    shape = (directions, 4 * UNITS) if by_column else (directions,)
+    middle = 128 if kind is np.uint8 else 0
+    weights = {
+        "x": normal(STEPS, BATCH, DEPTH),
+        "w": np.asarray(random_bytes(directions, DEPTH, 4 * UNITS, kind=kind)),
+        "r": np.asarray(random_bytes(directions, UNITS, 4 * UNITS, kind=kind)),
+        **{"b": None, "lengths": None, "h": None, "c": None, "p": None, **others},
+    }
+    for which in ("w", "r"):
+        weights[f"{which}_scale"] = scales(*shape) * np.float32(0.004)
+        weights[f"{which}_zero"] = np.full(shape, middle + zero, kind)
+    return weights
+
+
+QUANTISED_LSTM = ["w", "r", "b", "p", "w_scale", "w_zero", "r_scale", "r_zero"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes"),
+    [
+        (lstm(), {}),
+        (lstm(by_column=True), {"direction": "reverse"}),
+        (lstm(kind=np.uint8, zero=3), {}),
+        (lstm(kind=np.uint8, by_column=True, zero=-2), {}),
+        (lstm(2, b=normal(2, 8 * UNITS)), {"direction": "bidirectional"}),
+        (lstm(2, by_column=True, lengths=np.array([6, 2, 4], np.int32)), {"direction": "bidirectional"}),
+        (lstm(h=normal(1, BATCH, UNITS), c=normal(1, BATCH, UNITS), p=normal(1, 3 * UNITS)), {"clip": 1.5}),
+        (lstm(), {"activations": ["HardSigmoid", "Tanh", "Relu"], "activation_alpha": [0.3], "activation_beta": [0.4]}),
+        (lstm(), {"input_forget": 1}),
+    ],
+)
+def test_an_lstm(inputs: Inputs, attributes: dict[str, object]) -> None:
+    """ONNX Runtime rounds inputs and hidden states to bytes besides."""
+    outputs = ["y", "last", "memory"]
+    proto, feeds = contributed("DynamicQuantizeLSTM", inputs, outputs, QUANTISED_LSTM, hidden_size=UNITS, **attributes)
+    exact = run_float64(proto, feeds)
+    for name, value in run_onnxruntime(proto, feeds, 1).items():
+        np.testing.assert_allclose(exact[name], value, atol=0.02, err_msg=name)
+    lowered = lower(loaded(proto))
+    for spec, value in zip(lowered.outputs, run(lowered, feeds), strict=True):
+        np.testing.assert_allclose(value, exact[spec.name], rtol=1e-5, atol=1e-6, err_msg=spec.name)
+    plain = run_float64(*as_onnx_has_it(proto, feeds))
+    for name, value in plain.items():
+        np.testing.assert_allclose(exact[name], value, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def as_onnx_has_it(proto: ModelProto, feeds: dict[str, np.ndarray]) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """The LSTM of the same node with its weights dequantised row by row."""
+    node = proto.graph.node[0]
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+    for which in ("w", "r"):
+        whole = held.pop(which).astype(np.float64)
+        points, factors = (
+            np.broadcast_to(held.pop(f"{which}_{part}").reshape(len(whole), -1), (len(whole), 4 * UNITS))
+            for part in ("zero", "scale")
+        )
+        rows = [[(whole[d, :, k] - points[d, k]) * factors[d, k] for k in range(4 * UNITS)] for d in range(len(whole))]
+        held[which] = np.asarray(rows, np.float32)
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    plain = helper.make_node("LSTM", list(node.input)[:8], list(node.output), name="node", **attributes)
+    return graph_of([plain], feeds, list(node.output), held, opset=17), feeds
+
+
+def test_an_lstm_whose_weights_are_known_on_the_call_only() -> None:
+    proto, _ = contributed("DynamicQuantizeLSTM", lstm(), ["y"], QUANTISED_LSTM[1:], hidden_size=UNITS)
+    with pytest.raises(UnsupportedOperatorError, match="scales or zero points that are known on the call only"):
+        lower(loaded(proto))
