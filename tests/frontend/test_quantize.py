@@ -137,6 +137,24 @@ def test_products_of_quantised_matrices() -> None:
     np.testing.assert_array_equal(got, (a[0].astype(np.int32) - np.arange(4)[:, None]) @ b.astype(np.int32))
 
 
+def test_products_that_differ_in_zero_points_share_their_functions() -> None:
+    """Both factors have batches, so that the zero points are taken off them and not off the sums."""
+    a, b = RNG.integers(0, 256, (2, 4, 6)).astype(np.uint8), RNG.integers(0, 256, (2, 6, 3)).astype(np.uint8)
+    zeros = {"za": np.uint8(7), "zb": np.uint8(9), "zc": np.uint8(11), "zd": np.uint8(13)}
+
+    def model(*products: tuple[str, str]) -> ModelProto:
+        names = [f"y{n}" for n in range(len(products))]
+        pairs = zip(products, names, strict=True)
+        nodes = [helper.make_node("MatMulInteger", ["a", "b", *zero], [name]) for zero, name in pairs]
+        constants = {name: np.asarray(value) for name, value in zeros.items()}
+        return graph_of(nodes, {"a": a, "b": b}, names, constants, opset=21)
+
+    one, two = model(("za", "zb")), model(("za", "zb"), ("zc", "zd"))
+    check(two, {"a": a, "b": b})
+    functions = [len(lower(loaded(proto)).module.functions) for proto in (one, two)]
+    assert functions[0] == functions[1]
+
+
 def test_a_product_of_quantised_vectors_is_a_scalar() -> None:
     a, b = np.arange(8, dtype=np.uint8) * 20, np.arange(8, dtype=np.uint8)
     scales = {"sa": np.float32(0.1), "sb": np.float32(0.2), "sy": np.float32(5)}

@@ -92,7 +92,7 @@ def _less_zero(bb: relax.BlockBuilder, data: relax.Expr, zero: relax.Expr | None
     """A factor less its zero point, element by element."""
     offset = _offset(bb, zero, data, rows)
     value = _wide(bb, data)
-    return value if offset is None else bb.emit(R.subtract(value, offset))
+    return value if offset is None else bb.emit(R.subtract(value, kept_apart(offset, value)))
 
 
 def _wide(bb: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
