@@ -7,11 +7,17 @@ So a process that loads an artifact again, after its folder was replaced or a fi
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
+
+#: Symbol of the data in a library; its size comes first.
+DATA = b"__tvm_ffi__library_bin"
 
 #: When the file that a library was opened from had last changed, in ns since 1970; by device and inode.
 _changed: dict[tuple[int, int], int] = {}
@@ -41,6 +47,7 @@ def open_library(path: Path, keep: bool) -> Any:
                 # Not tvm.runtime.load_module, which follows links and so spells the path its own way.
                 module = get_global_func("ffi.Module.load_from_file.so")(name, "so")
                 _changed[identity] = changed
+                _let_go_of_data(name)
         except RuntimeError as error:
             raise OSError(str(error).replace(name, str(path))) from error
     if keep:
@@ -56,12 +63,33 @@ def _own_name(folder: str, name: str, status: os.stat_result) -> str:
 
 def _is_open(name: str) -> bool:
     """Whether the loader has mapped this file, by whatever name."""
+    with _opened(name) as (_, handle):
+        return bool(handle)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[tuple[ctypes.CDLL, int | None]]:
+    """The C library, and its handle of a library if that is open: this opens none."""
     loader = ctypes.CDLL(None)
-    loader.dlopen.restype = ctypes.c_void_p
+    loader.dlopen.restype = loader.dlsym.restype = ctypes.c_void_p
     handle = loader.dlopen(os.fsencode(name), os.RTLD_LAZY | os.RTLD_NOLOAD)
-    if handle:
-        loader.dlclose(ctypes.c_void_p(handle))
-    return bool(handle)
+    try:
+        yield loader, handle
+    finally:
+        if handle:
+            loader.dlclose(ctypes.c_void_p(handle))
+
+
+def _let_go_of_data(name: str) -> None:
+    """Unmap the pages of what TVM has copied out of a library: weights, once more. Read again, they come back."""
+    with _opened(name) as (loader, handle):
+        data = loader.dlsym(ctypes.c_void_p(handle), DATA) if handle else None
+        if not data:
+            return
+        end = data + ctypes.sizeof(ctypes.c_uint64) + ctypes.c_uint64.from_address(data).value
+        first, last = -(-data // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < last:
+            loader.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
 
 
 def _open_copy(file: IO[bytes]) -> Any:

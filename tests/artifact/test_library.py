@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import helper, numpy_helper, parser
 
 import redfuser
 from redfuser.artifact.library import open_library
@@ -119,3 +119,30 @@ def test_what_is_no_library_is_named_by_its_own_path(compiled: Compile, tmp_path
     with pytest.raises(VerificationError) as refused:
         redfuser.load(folder)
     assert str(folder / "module.so") in refused.value.message and "/./" not in refused.value.message
+
+
+def test_weights_are_held_once_after_loading(tmp_path: Path) -> None:
+    """TVM copies them: what is mapped of the file doesn't stay in memory, and comes back for who loads it again."""
+    size = 1 << 22
+    weight = np.random.default_rng(0).random(size, np.float32)
+    add = helper.make_node("Add", ["x", "w"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size]) for name in "xy")
+    graph = helper.make_graph([add], "g", [x], [y], [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "m.onnx")
+    redfuser.compile(tmp_path / "m.onnx", output=tmp_path / "out")
+    feeds = {"x": np.zeros(size, np.float32)}
+    for _ in range(2):
+        model = redfuser.load(tmp_path / "out")
+        assert resident(str(tmp_path / "out")) < weight.nbytes // 4
+        np.testing.assert_array_equal(model(feeds)["y"], weight)
+
+
+def resident(text: str) -> int:
+    """Bytes in memory of files whose path contains a text."""
+    total, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            ours = text in line
+        elif ours and line.startswith("Rss:"):
+            total += int(line.split()[1]) * 1024
+    return total
