@@ -59,7 +59,7 @@ class GpuModel:
     fp32: Fp32 = "tf32"
 
     def cost(self, program: TileProgram, reported: Sequence[Footprint] = ()) -> Cost:
-        """The modelled cost of one execution, its phases added up.
+        """The modelled cost of one execution, its phases added up; one without blocks isn't launched.
 
         Args:
             reported: by the compiler, one a phase; estimated from the scripts without.
@@ -69,7 +69,8 @@ class GpuModel:
             for script in emit(program, self.fp32)
         ]
         pairs = zip(program.phases, footprints, strict=True)
-        return Cost.total([self._phase(phase, footprint, program.schedule) for phase, footprint in pairs])
+        launched = [pair for pair in pairs if all(tile.count for tile in pair[0].grid)]
+        return Cost.total([self._phase(*pair, program.schedule) for pair in launched])
 
     def resident(self, footprint: Footprint, threads: int) -> int:
         """Blocks that a multiprocessor holds at once; at least one."""

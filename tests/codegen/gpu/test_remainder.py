@@ -20,6 +20,7 @@ from redfuser.codegen.gpu.module import HOST, assemble
 from redfuser.codegen.gpu.remainder.accumulation import accumulate_wide
 from redfuser.codegen.gpu.remainder.identities import start_finite, start_infinite
 from redfuser.codegen.gpu.remainder.scheduling import schedule_function
+from redfuser.codegen.gpu.remainder.words import without_words
 from redfuser.frontend.identities import start_at_infinity
 from redfuser.frontend.kernels import top_k
 from tests.codegen.cpu.build import legalised
@@ -128,3 +129,14 @@ def test_a_selection_is_not_shared_out_among_threads() -> None:
     rule, scheduled = schedule_function(top_k(64, 300, 4, "float32", largest=True), MACHINE)
     assert rule in ("general-reduction", "fallback")
     s_tir.transform.LowerCrossThreadReduction()(tvm.IRModule({"main": scheduled}))
+
+
+def test_parameters_are_not_called_like_words_of_cpp() -> None:
+    """As a model may call its open dimensions; what isn't one stays as it is."""
+    names = ("new", "new_0", "length")
+    new, other, length = (tirx.Var(name, "int64") for name in names)
+    body = tirx.Evaluate(new + other + length)
+    changed = without_words(tvm.IRModule({"main": tirx.PrimFunc([new, other, length], body)}))["main"]
+    assert [parameter.name for parameter in changed.params] == ["new_1", "new_0", "length"]
+    used = {variable.name for variable in tirx.analysis.undefined_vars(changed.body, [])}
+    assert used == {"new_1", "new_0", "length"}

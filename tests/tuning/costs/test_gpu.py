@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from redfuser.extents import Dim, size_of
+from redfuser.tile.concrete import program_at
 from redfuser.tuning.cost import Cost
 from redfuser.tuning.costs.gpu import Footprint, GpuModel
+from tests.codegen.gpu.programs import Attention as GpuAttention
 from tests.codegen.gpu.programs import gpu, program, softmax
 from tests.tile.build import Attention
 
@@ -75,3 +78,16 @@ def test_groups_of_warps_multiply_scores_of_float32_and_not_what_these_weigh() -
 def test_rows_are_bound_by_memory() -> None:
     cost = MODEL.cost(program(softmax(4096, 4096, "float16"), "resident", i=1, options={"threads": 256}))
     assert cost.memory_bytes >= 2 * 2 * 4096 * 4096 and cost.memory > cost.arithmetic + cost.cache
+
+
+def test_a_phase_without_blocks_costs_nothing() -> None:
+    """Of a decoder whose call makes looking at its keys not worth while."""
+    new, past = size_of(Dim("new", 1, 2048)), size_of(Dim("past", 1, 8192))
+    decoder = GpuAttention(q_len=new, kv_len=past + new, mask="causal", past=past).cascade()
+    looking = program(decoder, options={"threads": 128, "stages": 2, "skip-hidden": 64}, i=64, j=64)
+    launches = {}
+    for length in (64, 512):
+        known = program_at(looking, {"new": length, "past": 128})
+        launches[length] = MODEL.cost(known, [SMALL] * len(known.phases)).launch
+    alone = MODEL.cost(program_at(program(decoder, i=64, j=64), {"new": 64, "past": 128}), [SMALL]).launch
+    assert launches == {64: alone, 512: 3 * alone}

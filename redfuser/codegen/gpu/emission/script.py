@@ -12,7 +12,7 @@ from redfuser.codegen.gpu.emission.pairs import HELPERS
 from redfuser.expr import Tensor
 from redfuser.extents import Dim
 
-#: What parameters of C++ can't be called; TileLang hands on the names of open dimensions as they are.
+#: What parameters of C++ can't be called; TileLang and TVM hand on the names of open dimensions as they are.
 CPP = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
 co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do

@@ -21,6 +21,7 @@ from tvm import tirx
 from redfuser.codegen.gpu.launch import PackedKernel, build_packed, static_object
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder.identities import start_infinite
+from redfuser.codegen.gpu.remainder.words import without_words
 from redfuser.codegen.gpu.tools.toolkit import compile_cuda
 
 CREATE = "ffi.Module.create.cuda"
@@ -129,7 +130,7 @@ def _pipeline() -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
 
     @tvm.transform.module_pass(opt_level=0)
     def lower(module: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        module = start_infinite(inner(module))
+        module = without_words(start_infinite(inner(module)))
         for _, function in module.functions_items():
             if "tirx.kernel_launch_params" in function.attrs:
                 kernels.add(str(function.attrs["global_symbol"]))

@@ -147,6 +147,36 @@ def test_blocks_share_out_the_keys_of_a_decoder(
         assert grids == {2 * batch, 2 * batch * max(min(wanted // (2 * batch), 32), 1)}, "what merges, and segments"
 
 
+def masked_decoder() -> onnx.ModelProto:
+    """Keys and values of a past and a prompt, each of open length; a query sees the past, and no later key."""
+    build = Builder("decoder", opset=23)
+    new, past, both = ("batch", 2, "new", 64), ("batch", 2, "past", 64), ("batch", 2, "total", 64)
+    inputs = [*(build.input(name, new) for name in "qkv"), "", *(build.input(f"past_{name}", past) for name in "kv")]
+    outputs = build.nodes("Attention", *inputs, outputs=3, is_causal=1)
+    for name, shape, value in zip(("y", "keys", "values"), (new, both, both), outputs, strict=True):
+        build.output(value, shape, name=name)
+    return build.model()
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", CAPABILITY)
+def test_a_decoder_looks_at_its_keys_only_where_its_prompt_is_long(
+    target: str, recorder: Recorder, tmp_path: Path
+) -> None:
+    model, output = tmp_path / "decoder.onnx", tmp_path / "out"
+    onnx.save(masked_decoder(), model)
+    dims = {"batch": DimRange(1, 4), "new": DimRange(1, 2048), "past": DimRange(1, 8192)}
+    artifact = library.compile(model, target=target, output=output, dims=dims, strict=True)
+    assert [dict(entry.schedule).get("skip-hidden") for entry in artifact.report.cascades] == [64]
+    emulator = emulating(sources_of(output), recorder, tmp_path / "emulation")
+    for new, past, launches in ((1, 300, 2), (40, 100, 2), (280, 20, 4)):
+        asked = ("--dim", "batch=1", "--dim", f"new={new}", "--dim", f"past={past}")
+        given = ("--model", model, "--device", "cuda", *asked)
+        done = emulator.redfuser("verify", output, *given, capability=CAPABILITY[target])
+        assert done.code == 0 and "PASSED" in done.output, done.output
+        assert sum(event["kernel"].startswith("attention_0") for event in done.of("launch")) == launches
+
+
 @needs_compiler
 @pytest.mark.parametrize("target", CAPABILITY)
 def test_products_of_bytes_of_open_rows_are_one_kernel(target: str, recorder: Recorder, tmp_path: Path) -> None:
