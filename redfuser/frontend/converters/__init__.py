@@ -48,6 +48,7 @@ from redfuser.frontend.converters.reductions import (
     keep_map,
     of_integers,
 )
+from redfuser.frontend.converters.resize import convert_resize
 from redfuser.frontend.converters.sampling import convert_grid_sample
 from redfuser.frontend.converters.scatter import convert_scatter_elements, convert_scatter_nd
 from redfuser.frontend.converters.selection import (
@@ -117,6 +118,7 @@ _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "ReduceL2": lambda stock: of_integers(keep_map(relax.op.abs)(stock)),
     "ReduceLogSum": lambda stock: of_integers(keep_map(relax.op.log)(stock)),
     "ReduceSumSquare": keep_map(lambda x: relax.op.multiply(x, x)),
+    "Resize": convert_resize,
     "ScatterElements": convert_scatter_elements,
     "ScatterND": convert_scatter_nd,
     "Slice": convert_slice,
