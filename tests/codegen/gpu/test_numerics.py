@@ -9,6 +9,8 @@ import pytest
 
 from redfuser.accuracy import compare
 from redfuser.algebra import derive
+from redfuser.cascade.canonical import canonicalise
+from redfuser.cascade.literals import lift
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Builder, GpuProgram, Refused
 from redfuser.codegen.gpu.schedule import candidates
@@ -118,6 +120,15 @@ def test_probabilities_of_large_scaled_scores_sum_to_one(length: int, builder: B
 def test_blocks_share_out_few_long_rows(rows: int, length: int, target: str, builder: Builder) -> None:
     cascade = softmax(rows, length, "float32")
     assert len(check(builder, cascade, target, random_inputs(cascade)).kernels) == 2
+
+
+@pytest.mark.parametrize("rows_and_length", [(70, 200), (3, 70_000)])
+def test_numbers_that_layers_differ_in_are_inputs(rows_and_length: tuple[int, int], builder: Builder) -> None:
+    layers = {str(scale): canonicalise(softmax(*rows_and_length, "float32", scale)) for scale in (0.5, -0.25)}
+    for form in lift(layers).values():
+        (scale,) = form.literals
+        inputs = random_inputs(form.cascade) | {"x1": np.float32(scale.value).reshape(())}
+        check(builder, form.cascade, "h800", inputs)
 
 
 @pytest.mark.parametrize(("weights", "kept"), [("int8", ""), ("float8_e4m3fn", ""), ("float8_e4m3fn", "float32")])
