@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 #: More rows than this share what was decoded once.
-MOST_ROWS = 4
+MOST_ROWS = 8
 
 #: Registers beside those of a block's sums.
-OTHERS = 6
+OTHERS = 12
 
 
 def coded_tiling(plain: Tiling, rows: Extent) -> Tiling:

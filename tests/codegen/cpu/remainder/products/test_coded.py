@@ -89,7 +89,7 @@ def test_other_weights_stay_numbers(rows: int, weight: np.ndarray[Any, Any]) -> 
 
 
 # Rows: one tile decodes where it uses, more share what was decoded. Columns that no panel divides; sums in parts.
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 37])
+@pytest.mark.parametrize("rows", [1, 3, 8, 37])
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize(
     ("bits", "block", "low", "high"),
@@ -107,7 +107,7 @@ def test_sums_are_those_of_numbers(rows: int, name: str, bits: int, block: int, 
     assert (np.abs(got - exact) / size).max() < 4e-7
 
 
-@pytest.mark.parametrize("rows", [2, 9])
+@pytest.mark.parametrize("rows", [2, 11])
 @pytest.mark.parametrize(("low", "high"), [(1, 7), (2, 13), (-15, 0)], ids=["plain", "shifted", "with-zeros"])
 def test_infinities_and_nan_are_where_the_graph_has_them(rows: int, low: int, high: int) -> None:
     weight = dequantised(512, 4, 32, low, high)
@@ -142,7 +142,7 @@ def test_the_number_of_rows_may_be_open(tmp_path: Path) -> None:
     options = CompileOptions(target("cpu"), dims={"n": DimRange(1, 100)})
     artifact = compile_to_folder(tmp_path / "product.onnx", options, tmp_path / "out", force=False, progress=Silent())
     model = load(artifact.path)
-    for rows in (1, 2, 3, 4, 5, 6, 13, 29, 100):
+    for rows in (1, 2, 5, 8, 9, 13, 29, 100):
         a = random(rows, 544)
         (got,) = model({"x": a}).values()
         np.testing.assert_allclose(got, a.astype("f8") @ weight.astype("f8"), rtol=1e-4, atol=1e-5)
