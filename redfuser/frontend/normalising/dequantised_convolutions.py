@@ -1,4 +1,4 @@
-"""Convolutions of dequantised bytes with dequantised weights as products of bytes, their patches as rows.
+"""Convolutions of dequantised bytes with dequantised weights as products of bytes, their patches as rows; pools beside.
 
 Channels come last there: those of a patch lie side by side, and so do those of a result. What follows element by
 element stays in that order (:mod:`redfuser.frontend.normalising.channels_last`). Padding is the zero point, which zero
@@ -33,7 +33,7 @@ MOST_WRITTEN = 25
 
 
 def convolve_as_bytes(proto: ModelProto) -> list[str]:
-    """Rewrite, in place, each Conv whose factors are dequantised bytes, the weight a constant.
+    """Rewrite, in place, each Conv whose factors are dequantised bytes, the weight a constant, and MaxPool of bytes.
 
     Scales and zero points of the image are one for all, of the weight one for all or for each kernel.
 
@@ -43,15 +43,11 @@ def convolve_as_bytes(proto: ModelProto) -> list[str]:
     Returns:
         Names of the results, each of which a transposition puts channels second again.
     """
-    rewriter, done = _Rewriter(proto), []
-    nodes: list[NodeProto] = []
-    for node in proto.graph.node:
-        written = rewriter.rewritten(node)
-        nodes += written or [node]
-        done += [node.output[0]] * bool(written)
+    rewriter = _Rewriter(proto)
+    nodes = [written for node in proto.graph.node for written in rewriter.rewritten(node) or [node]]
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
-    return done
+    return rewriter.results
 
 
 class _Rewriter:
@@ -60,15 +56,21 @@ class _Rewriter:
         self.types = types_of(proto.graph)
         self.opset = opset_of(proto)
         self.fresh = FreshNames(proto.graph)
+        self.results: list[str] = []
 
     def rewritten(self, node: NodeProto) -> list[NodeProto]:
         """The nodes that stand in for a node; none to keep it."""
-        if node.op_type != "Conv" or node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "MaxPool"):
             return []
-        image, weight = (self.values.bytes(name) for name in node.input[:2])
-        if image is None or weight is None or not self.values.single(image.scale, image.zero):
+        image = self.values.bytes(node.input[0])
+        if image is None or not self.values.single(image.scale, image.zero):
             return []
         write = Definition(node, self.types.__getitem__, self.opset)
+        if node.op_type == "MaxPool":
+            return self._pooled(write, image)
+        weight = self.values.bytes(node.input[1])
+        if weight is None:
+            return []
         shape = self._kernels(weight)
         window = window_of(write, shape[2:], dims_of(self.types[write.output(0)]))
         groups = write.attribute("group", 1)
@@ -80,9 +82,30 @@ class _Rewriter:
             result = self._channelwise(write, window, image, weight)
         else:
             return []
-        rank = len(window.extents)
-        write.add("Transpose", result, perm=[0, rank + 1, *range(1, rank + 1)], out=write.output(0))
+        _put_channels_second(write, result, window, node.output[0])
         rename_inner(write.nodes, node, self.fresh)
+        self.results.append(node.output[0])
+        return write.nodes
+
+    def _pooled(self, write: Definition, image: Bytes) -> list[NodeProto]:
+        """The largest bytes of each window, dequantised: scales are positive. No nodes where it isn't for that."""
+        import numpy as np
+        from onnx import helper, numpy_helper
+
+        channels, sizes = write.shape(0)[1], write.attribute("kernel_shape", [])
+        window = window_of(write, sizes, dims_of(self.types[write.output(0)]))
+        positive = (numpy_helper.to_array(self.values.constants[image.scale]) > 0).all()
+        if window is None or write.output(1) or not positive or not 1 < prod(sizes) <= MOST_WRITTEN:
+            return []
+        if channels is None or channels < LEAST_KERNELS:
+            return []
+        kind = helper.tensor_dtype_to_np_dtype(self.types[image.data].tensor_type.elem_type)
+        least = write.tensor(np.array(np.iinfo(kind).min, kind))
+        largest = write.add("Max", *Shown(write, image.data, window, least).elements())
+        turned = _put_channels_second(write, largest, window, write.name_for("Transpose"))
+        write.add("DequantizeLinear", turned, image.scale, *filter(None, [image.zero]), out=write.output(0))
+        rename_inner(write.nodes, write.node, self.fresh)
+        self.results.append(write.nodes[-2].output[0])
         return write.nodes
 
     def _kernels(self, weight: Bytes) -> list[int]:
@@ -135,3 +158,8 @@ class _Rewriter:
         kernels = numpy_helper.to_array(self.values.constants[weight.data])
         matrix: Array = kernels.transpose(*range(2, kernels.ndim), 1, 0).reshape(-1, kernels.shape[0]).copy()
         return matrix
+
+
+def _put_channels_second(write: Definition, value: str, window: Window, name: str) -> str:
+    rank = len(window.extents)
+    return write.add("Transpose", value, perm=[0, rank + 1, *range(1, rank + 1)], out=name)
