@@ -15,9 +15,9 @@ from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.remainder.groups import make_groups
 from redfuser.codegen.cpu.remainder.kernel import Kernel
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
-from redfuser.codegen.cpu.remainder.products.coded import CodedPacking, is_codable, plan_coding
-from redfuser.codegen.cpu.remainder.products.coding import Coding, find_coding
-from redfuser.codegen.cpu.remainder.products.few_rows import coded_tiling
+from redfuser.codegen.cpu.remainder.products.codes.coding import Coding, find_coding
+from redfuser.codegen.cpu.remainder.products.codes.few_rows import coded_tiling
+from redfuser.codegen.cpu.remainder.products.codes.packing import CodedPacking, is_codable, plan_coding
 from redfuser.codegen.cpu.remainder.products.gemm import write_product
 from redfuser.codegen.cpu.remainder.products.integer import BytePacking, recognise_bytes, write_byte_product
 from redfuser.codegen.cpu.remainder.products.packing import Packing, plan_packing, repays

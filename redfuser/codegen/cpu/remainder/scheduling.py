@@ -10,7 +10,7 @@ from tvm import relax
 
 from redfuser.cascade.reading.sizes import dims_of_module, sizes_of_call, variables_of_module
 from redfuser.codegen.cpu.remainder.function import Scheduled, builds, schedule_function
-from redfuser.codegen.cpu.remainder.products.coding import Coding
+from redfuser.codegen.cpu.remainder.products.codes.coding import Coding
 from redfuser.codegen.rewire import with_bindings
 from redfuser.contents import contents
 from redfuser.extents import Extent

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.remainder.kernel import Kernel, point
 from redfuser.codegen.cpu.remainder.products.ahead import Progress, bring_panel
-from redfuser.codegen.cpu.remainder.products.coded import CodedPacking
+from redfuser.codegen.cpu.remainder.products.codes.decoding import decode_panel
+from redfuser.codegen.cpu.remainder.products.codes.few_rows import MOST_ROWS, add_coded
+from redfuser.codegen.cpu.remainder.products.codes.packing import CodedPacking
 from redfuser.codegen.cpu.remainder.products.contraction import Contraction
-from redfuser.codegen.cpu.remainder.products.decoding import decode_panel
-from redfuser.codegen.cpu.remainder.products.few_rows import MOST_ROWS, add_coded
 from redfuser.codegen.cpu.remainder.products.heights import height_ranges
 from redfuser.codegen.cpu.remainder.products.multipliers import Decoded, Multiplier, multiplier_of
 from redfuser.codegen.cpu.remainder.products.packing import Packing

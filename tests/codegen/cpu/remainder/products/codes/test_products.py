@@ -19,13 +19,13 @@ from redfuser.api import compile_to_folder
 from redfuser.artifact.load import load
 from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.function import Scheduled, schedule_function
-from redfuser.codegen.cpu.remainder.products.coding import Coding, find_coding
+from redfuser.codegen.cpu.remainder.products.codes.coding import Coding, find_coding
 from redfuser.codegen.cpu.remainder.products.packing import Packing
 from redfuser.options import CompileOptions, Silent
 from redfuser.signature import DimRange
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import able, legalised, run
-from tests.codegen.cpu.remainder.products.test_coding import dequantised
+from tests.codegen.cpu.remainder.products.codes.test_coding import dequantised
 
 TARGETS = ["cpu", "cpu-avx2", "cpu-x86-64"]
 

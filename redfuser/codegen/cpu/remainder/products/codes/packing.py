@@ -1,6 +1,6 @@
 """The right factor of a product as codes of a few bits: a word of each column holds those of several rows.
 
-Panels of columns as in :mod:`.packing`; of each, block after block: its scales, its shifts, its words. No TVM.
+Panels of columns as in the packing of numbers; of each, block after block: its scales, its shifts, its words. No TVM.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from redfuser.codegen.cpu.remainder.products.coding import Coding, encode
+from redfuser.codegen.cpu.remainder.products.codes.coding import Coding, encode
 from redfuser.codegen.cpu.remainder.products.packing import Packing
 from redfuser.expr import Expr, Tensor, index, op
 

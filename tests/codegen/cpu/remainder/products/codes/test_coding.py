@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redfuser.codegen.cpu.remainder.products.coding import LEAST, Coding, encode, find_coding
+from redfuser.codegen.cpu.remainder.products.codes.coding import LEAST, Coding, encode, find_coding
 
 COLUMNS = LEAST // 512
 

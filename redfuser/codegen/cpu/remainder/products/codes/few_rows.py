@@ -11,9 +11,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.remainder.kernel import point
-from redfuser.codegen.cpu.remainder.products.coded import CodedPacking
+from redfuser.codegen.cpu.remainder.products.codes.decoding import CodeReader
+from redfuser.codegen.cpu.remainder.products.codes.packing import CodedPacking
 from redfuser.codegen.cpu.remainder.products.contraction import Contraction
-from redfuser.codegen.cpu.remainder.products.decoding import CodeReader
 from redfuser.codegen.cpu.remainder.products.sums import Sums
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import matched

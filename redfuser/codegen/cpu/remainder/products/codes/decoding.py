@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.remainder.kernel import Kernel
-from redfuser.codegen.cpu.remainder.products.coded import BYTES_IN_WORD, CodedPacking
+from redfuser.codegen.cpu.remainder.products.codes.packing import BYTES_IN_WORD, CodedPacking
 from redfuser.codegen.cpu.remainder.products.sums import Sums
 from redfuser.codegen.cpu.values.builder import matched
 from redfuser.codegen.cpu.values.vectors import like
