@@ -114,16 +114,16 @@ def _solve(blocks: Array, bits: int) -> tuple[Array, Array] | None:
     sizes[np.isinf(sizes)] = 1
     numbers, fits = _numbers(blocks, sizes, limit)
     scales, rest = sizes.copy(), np.flatnonzero(~fits)
-    # Of a weight that never was quantised the first block has no scale: this is the usual answer, and has to be fast.
-    if rest.size and not _is_solvable(blocks[rest[0]], sizes[rest[0]], limit):
-        return None
-    for unit, step in ((unit, step) for unit in range(2, limit + 1) for step in range(-STEPS, STEPS + 1)):
-        if not rest.size:
-            break
-        candidates = _quotients(sizes[rest], unit, step)
-        found, fits = _numbers(blocks[rest], candidates, limit)
-        numbers[rest[fits]], scales[rest[fits]] = found[fits], candidates[fits]
-        rest = rest[~fits]
+    for unit in range(2, limit + 1):
+        # Of a weight that never was quantised no block has a scale: that is the usual case, and has to be found soon.
+        if rest.size and not _is_solvable(blocks[rest[rest.size // 2]], sizes[rest[rest.size // 2]], limit):
+            return None
+        for step in range(-STEPS, STEPS + 1):
+            if rest.size:
+                candidates = _quotients(sizes[rest], unit, step)
+                found, fits = _numbers(blocks[rest], candidates, limit)
+                numbers[rest[fits]], scales[rest[fits]] = found[fits], candidates[fits]
+                rest = rest[~fits]
     return None if rest.size else (numbers, scales)
 
 
