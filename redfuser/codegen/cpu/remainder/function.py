@@ -18,11 +18,12 @@ from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
 from redfuser.codegen.cpu.remainder.products.codes.coding import Coding, find_coding
 from redfuser.codegen.cpu.remainder.products.codes.few_rows import coded_tiling
 from redfuser.codegen.cpu.remainder.products.codes.packing import CodedPacking, is_codable, plan_coding
+from redfuser.codegen.cpu.remainder.products.contraction import Contraction
 from redfuser.codegen.cpu.remainder.products.gemm import write_product
 from redfuser.codegen.cpu.remainder.products.integer import BytePacking, recognise_bytes, write_byte_product
 from redfuser.codegen.cpu.remainder.products.packing import Packing, plan_packing, repays
 from redfuser.codegen.cpu.remainder.products.paired import PAIR, multiplies_pairs
-from redfuser.codegen.cpu.remainder.products.tiling import choose_tiling
+from redfuser.codegen.cpu.remainder.products.tiling import Tiling, choose_tiling
 from redfuser.codegen.cpu.remainder.programs import make_phase
 from redfuser.codegen.cpu.remainder.recurrent.write import write_recurrence
 from redfuser.codegen.refusal import FAILURES
@@ -118,11 +119,7 @@ def _write(
         constants = [t for t, is_known in zip(parameters, known, strict=False) if is_known]
         known_now = is_constant(product, constants) and len(loads(product.right)) == 1
         integer = recognise_bytes(product, target, known_now)
-        together = PAIR if known_now and multiplies_pairs(product, tiling, target) else 1
-        floats = plan_packing(product, tiling, "packed", known_now, together)
-        packing = integer.packing if integer is not None else floats
-        if coding is not None:
-            packing = plan_coding(floats, coding)
+        packing = integer.packing if integer is not None else _packing(product, tiling, known_now, target, coding)
         if known_now:
             factor = [flat(tensor) for tensor in parameters].index(loads(product.right)[0].tensor)
             parameters[factor] = packing.tensor
@@ -144,6 +141,15 @@ def _write(
         write_product(kernel, product, tiling, packing)
     names = tuple(dim.name for dim in dims)
     return Scheduled(kernel.finish(), plan.kind, names, factor, packing if factor is not None else None)
+
+
+def _packing(
+    product: Contraction, tiling: Tiling, known_now: bool, target: CpuTarget, coding: Coding | None
+) -> Packing | CodedPacking:
+    """How the right factor would lie in memory."""
+    together = PAIR if known_now and multiplies_pairs(product, tiling, target) else 1
+    plain = plan_packing(product, tiling, "packed", known_now, together)
+    return plain if coding is None else plan_coding(plain, coding)
 
 
 def builds(function: tvm.tirx.PrimFunc, llvm: Any) -> bool:

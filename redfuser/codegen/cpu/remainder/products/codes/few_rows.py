@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.remainder.kernel import point
@@ -76,7 +75,7 @@ def add_coded(
             first = op("add", op("mul", block, index(packing.words)), word)
             first = op("mul", first, index(packing.rows_in_word))
             for step in range(packing.rows_in_word):
-                numbers = [reader.numbers(*each) for each in zip(words, repeat(step), offsets)]
+                numbers = [reader.numbers(each, step, own) for each, own in zip(words, offsets, strict=True)]
                 for row, part in enumerate(parts[step % reader.places]):
                     factor = left(row, op("add", first, index(step)))
                     for v, number in zip(vectors, numbers, strict=True):
