@@ -15,7 +15,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder of artifacts: those that are there aren't compiled again")
     parser.add_argument("--compile-only", action="store_true", help="fill the folder, measure nothing")
     arguments = parser.parse_args()
+    require_known(parser, arguments.names)
     # The target's cores and every side's threads are those this process may run on.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
     use_threads(arguments.threads)
@@ -48,6 +49,12 @@ def main() -> None:
             sides = prepare(WORKLOADS[name], folder / f"{name}-{arguments.threads}", arguments.threads)
             if not arguments.compile_only:
                 print(line(name, measure(sides, arguments.rounds)), flush=True)
+
+
+def require_known(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """End with an error of usage if a workload of another name is asked for."""
+    if unknown := sorted(set(names) - set(WORKLOADS)):
+        parser.error(f"no workload is called {', '.join(unknown)}")
 
 
 def measure(sides: dict[str, Run], rounds: int) -> dict[str, list[float]]:

@@ -31,7 +31,7 @@ from redfuser.tuning.task import Task
 from redfuser.tuning.timing.job import Failure, Job, Plan, Timing
 from redfuser.tuning.timing.runner import LocalRunner
 from redfuser.tuning.tuner import TrialRecord, rank, rating
-from tests.bench.kernels import WORKLOADS
+from tests.bench.kernels import WORKLOADS, require_known
 
 NAMES = ("attention-512", "decode-4096", "softmax", "layer-norm", "routing-64-8")
 #: So many of the fastest enter the last round; its turns are held in so many processes.
@@ -232,6 +232,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="to time each workload for, at most")
     parser.add_argument("--build", action="store_true", help="compile the candidates, and end")
     arguments = parser.parse_args()
+    require_known(parser, arguments.names)
     use_threads(arguments.threads)
     cases = [prepare(name, arguments.folder, arguments.seconds) for name in arguments.names or NAMES]
     for case in cases:
