@@ -79,8 +79,8 @@ def _compare(arguments: argparse.Namespace, found: list[Subject], shown: Progres
     import os
 
     from redfuser.bench.run import bench, collect
+    from redfuser.machine.threads import use_threads
     from redfuser.targets import CpuTarget
-    from redfuser.threads import use_threads
 
     options = compile_options(arguments)
     target, whole = options.target, any(subject.whole for subject in found)

@@ -34,7 +34,7 @@ class Version(argparse.Action):
     def __call__(self, *_: object) -> None:
         import platform
 
-        from redfuser.versions import tool_versions
+        from redfuser.machine.versions import tool_versions
 
         versions = tool_versions()
         own = versions.pop("redfuser")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 
 if TYPE_CHECKING:
     import numpy as np

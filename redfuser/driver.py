@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.algebra import Memo
-from redfuser.analysis import Analysis
 from redfuser.artifact.contents import CompiledModule, KernelFiles
 from redfuser.cascade.canonical import canonicalise
 from redfuser.cascade.detect import detect
@@ -18,11 +17,12 @@ from redfuser.codegen.backend import Backend, Placement
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import lower_prepared, prepare_file
-from redfuser.fusion import Outcome, ProductMaker, fuse, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.value import FusionReport
-from redfuser.results import collect_dump, collect_lock, collect_report
-from redfuser.sharing import part, share
+from redfuser.stages.analysis import Analysis
+from redfuser.stages.fusion import Outcome, ProductMaker, fuse, plan
+from redfuser.stages.results import collect_dump, collect_lock, collect_report
+from redfuser.stages.sharing import part, share
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, chooser
 from redfuser.tuning.record import Record, TuningLock
@@ -112,7 +112,7 @@ def bundle_model(
         RedFuserError: one of its subclasses.
     """
     from redfuser.artifact.bundle import write_bundle
-    from redfuser.bundling import bundled
+    from redfuser.stages.bundling import bundled
 
     if isinstance(options.target, CpuTarget):
         raise UsageError(f"a bundle is for a GPU, and {options.target.name} is none", "give a GPU target, say h800")

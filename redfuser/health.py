@@ -12,10 +12,10 @@ from importlib.metadata import PackageNotFoundError, requires
 from typing import Literal
 
 from redfuser.errors import RedFuserError
-from redfuser.host import usable_cores
+from redfuser.machine.host import usable_cores
+from redfuser.machine.threads import threads_asked_for
+from redfuser.machine.versions import installed
 from redfuser.targets import load_target
-from redfuser.threads import threads_asked_for
-from redfuser.versions import installed
 
 
 @dataclass(frozen=True)

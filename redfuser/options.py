@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from redfuser.cascade.kinds import KINDS
 from redfuser.errors import UsageError
+from redfuser.machine.threads import require_threads
 from redfuser.records import digest
 from redfuser.signature import DimRange
 from redfuser.targets import CpuTarget, Target
-from redfuser.threads import require_threads
 
 if TYPE_CHECKING:
     from redfuser.tuning.record import TuningLock

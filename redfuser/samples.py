@@ -50,7 +50,7 @@ def random_inputs(specs: Sequence[TensorSpec], seed: int) -> Values:
 def _random(spec: TensorSpec, generator: np.random.Generator) -> Array:
     import numpy as np
 
-    from redfuser.evaluate import numpy_dtype
+    from redfuser.expr.evaluate import numpy_dtype
 
     dtype = numpy_dtype(spec.dtype)
     name = spec.name.lower()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.errors import UnsupportedTargetError
-from redfuser.host import EXTRA_FEATURES, LAST_LEVEL_KB, LEVELS, Level, named_level, read_host
+from redfuser.machine.host import EXTRA_FEATURES, LAST_LEVEL_KB, LEVELS, Level, named_level, read_host
 from redfuser.paths import path_of
 from redfuser.records import RecordError, decode
 
@@ -24,7 +24,7 @@ class CpuTarget:
     Args:
         name: file name of the description, without ``.toml``.
         description: one line for people.
-        arch: name of one of :data:`redfuser.host.LEVELS`: ``x86-64`` to ``x86-64-v4``, ``aarch64``.
+        arch: name of one of :data:`redfuser.machine.host.LEVELS`: ``x86-64`` to ``x86-64-v4``, ``aarch64``.
         features: LLVM features beyond the level, such as ``avx512vnni`` and ``amx-int8``.
         vector_bits: widest vector register.
         cores: threads that kernels are planned for.

@@ -92,7 +92,7 @@ def _compare(
     progress: Progress,
 ) -> Iterator[OutputAccuracy]:
     from redfuser.accuracy import compare
-    from redfuser.oracle import run_float64, run_onnxruntime, run_rounded
+    from redfuser.oracle.run import run_float64, run_onnxruntime, run_rounded
 
     where = f" for {', '.join(f'{name}={size}' for name, size in sizes.items())}" if sizes else ""
     progress.stage(f"run the module{where}")

@@ -12,7 +12,7 @@ from onnx import parser
 import redfuser
 from models.cascades import GRAPHS, HEAD, cascade
 from redfuser.accuracy import compare
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 
 RANK_1, FINITE, RESIDENT = "rank-1", "finite-rank", "resident"
 

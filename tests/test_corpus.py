@@ -11,7 +11,7 @@ import redfuser
 from redfuser.accuracy import compare
 from redfuser.frontend import load_model
 from redfuser.options import Silent
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from redfuser.samples import random_inputs
 from redfuser.verification import compare_with_oracle
 

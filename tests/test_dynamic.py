@@ -17,7 +17,7 @@ from redfuser.accuracy import compare
 from redfuser.api import Artifact
 from redfuser.artifact.load import LoadedModel
 from redfuser.errors import UsageError
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from redfuser.samples import random_inputs, sample_sizes
 from redfuser.signature import DimRange
 

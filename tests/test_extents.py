@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redfuser.binding import at_sizes
-from redfuser.evaluate import evaluate
 from redfuser.expr import Expr, axis, index, op
+from redfuser.expr.binding import at_sizes
+from redfuser.expr.evaluate import evaluate
 from redfuser.extents import (
     Dim,
     Extent,

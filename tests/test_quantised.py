@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import redfuser
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.codegen.cpu.build import able
 
 MODEL = Path(__file__).parents[1] / "models" / "tiny_bert.onnx"

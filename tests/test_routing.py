@@ -11,7 +11,7 @@ import pytest
 import redfuser
 from models.routing import GRAPHS, routing
 from redfuser.accuracy import compare
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 
 #: name -> the form of each cascade, and the obstacle where there is one
 EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {

@@ -11,7 +11,7 @@ import redfuser
 from models.cascades import parsed
 from models.spellings import GRAPHS, spelling
 from redfuser.accuracy import compare
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 
 #: Kinds other than attention.
 KINDS = {"group_maxima": "softmax"}

@@ -18,7 +18,7 @@ from redfuser.accuracy import compare
 from redfuser.artifact.load import LoadedModel
 from redfuser.errors import VerificationError
 from redfuser.frontend import load_model
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from redfuser.samples import random_inputs
 from redfuser.signature import DimRange
 

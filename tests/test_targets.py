@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from redfuser import host
 from redfuser.errors import UnsupportedTargetError
+from redfuser.machine import host
 from redfuser.targets import CpuTarget, GpuTarget, load_target, target_names
 
 SKYLAKE = "fpu sse2 cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe"

@@ -17,8 +17,8 @@ from redfuser.accuracy import RULES, compare
 from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.value import GpuProgram
 from redfuser.errors import OutputError
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Tensor
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.records import digest, encode
 from redfuser.targets import GpuTarget
 from redfuser.tile.interpreter import interpret_blocks

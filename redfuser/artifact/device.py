@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redfuser.errors import MissingToolError, UsageError
-from redfuser.host import CPUINFO, missing_features, read_flags
+from redfuser.machine.host import CPUINFO, missing_features, read_flags
 from redfuser.report.value import TargetInfo
 
 #: The CUDA runtime that TVM was built with.

@@ -15,10 +15,10 @@ from redfuser.artifact.kept import Kept
 from redfuser.artifact.library import open_library
 from redfuser.artifact.manifest import MODULE, Manifest, read_manifest
 from redfuser.errors import MissingToolError, UsageError, VerificationError
-from redfuser.host import usable_cores
+from redfuser.machine.host import usable_cores
+from redfuser.machine.threads import require_threads, require_workers, threads_asked_for, use_threads
 from redfuser.paths import path_of
 from redfuser.signature import DimRange, TensorSpec
-from redfuser.threads import require_threads, require_workers, threads_asked_for, use_threads
 
 #: What DLPack calls the memory of a processor.
 _PROCESSOR = 1
@@ -170,8 +170,8 @@ def load(path: str | Path, threads: int | None = None, device: str | None = None
     """Load the artifact in a folder.
 
     TVM runs one thread unless told otherwise, and reads the number when it first runs: so ``threads`` (or, where
-    neither it nor a variable of :data:`redfuser.threads.THREADS_VARIABLES` is set, the cores of this machine) takes
-    effect for the first artifact that a thread runs.
+    neither it nor a variable of :data:`redfuser.machine.threads.THREADS_VARIABLES` is set, the cores of this
+    machine) takes effect for the first artifact that a thread runs.
 
     Args:
         path: what ``compile`` wrote.

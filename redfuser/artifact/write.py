@@ -25,8 +25,8 @@ from redfuser.artifact.manifest import (
     is_artifact,
 )
 from redfuser.errors import OutputError
+from redfuser.machine.versions import tool_versions
 from redfuser.options import CompileOptions
-from redfuser.versions import tool_versions
 
 
 def check_output(output: Path, force: bool) -> None:

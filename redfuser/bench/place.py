@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redfuser.host import usable_cores
+from redfuser.machine.host import usable_cores
 from redfuser.report.value import TargetInfo
 from redfuser.tuning.fingerprint import machine_name
 

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from redfuser.analysis import Analysis
 from redfuser.artifact.manifest import MODULE
 from redfuser.bench.place import Place, place_of
 from redfuser.bench.result import SCHEMA, BenchResult, CaseResult, summarise
@@ -19,14 +18,15 @@ from redfuser.bench.timing import interleaved
 from redfuser.bench.workload import Case, known_case
 from redfuser.driver import analyze, compile_analysis
 from redfuser.errors import UsageError
-from redfuser.fusion import ProductMaker
+from redfuser.machine.versions import installed
 from redfuser.options import CompileOptions, Progress
 from redfuser.report.collect import describe_target
 from redfuser.report.value import FusionReport
+from redfuser.stages.analysis import Analysis
+from redfuser.stages.fusion import ProductMaker
 from redfuser.targets import CpuTarget, Target
 from redfuser.tuning.costs.calibrate import calibrated, peak_gflops
 from redfuser.tuning.costs.rates import CpuRates
-from redfuser.versions import installed
 
 VERSIONS = ("redfuser", "apache-tvm", "onnxruntime", "torch")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from redfuser.binding import dims_in
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis, Const, Expr, Load, Op, Symbol, walk
+from redfuser.expr.binding import dims_in
 
 
 def cascade_digest(cascade: Cascade) -> str:

@@ -68,7 +68,7 @@ def held_array(tensor: TensorProto, data: Array | None = None) -> Array:
     """
     from onnx import TensorProto, numpy_helper
 
-    from redfuser.evaluate import numpy_dtype
+    from redfuser.expr.evaluate import numpy_dtype
 
     held = held_type(tensor.data_type, f"constant '{tensor.name}'")
     if data is not None and element_type(tensor.data_type) == held:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
-from redfuser.expr import INDEX, Const, E, Expr, Load, Op, index, substitute, transform
+from redfuser.expr import INDEX, Const, Expr, Load, Op, index, substitute, transform
 from redfuser.extents import least, most, surely_at_most, surely_less
 from redfuser.indexing.linear import UNKNOWN, add_forms, linear
+
+E = TypeVar("E", bound=Expr)
 
 
 def simplify(expr: Expr) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from redfuser.binding import USUAL_SIZE
+from redfuser.expr.binding import USUAL_SIZE
 from redfuser.report.derivation_entries import ReductionEntry
 from redfuser.report.document import Block, Document, Section
 from redfuser.report.paper import derivation_lines

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redfuser.binding import at_sizes, dims_in
-from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Expr, Load, Tensor, transform
+from redfuser.expr.binding import at_sizes, dims_in
+from redfuser.expr.evaluate import evaluate
 from redfuser.extents import Dim
 from redfuser.tile.ir import Buffer, Derived, Stream, Tile, TileProgram
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Axis, Expr, Op, axes_of, op
+from redfuser.expr.evaluate import evaluate, open_mesh
 from redfuser.extents import is_symbolic
 from redfuser.indexing import linear
 from redfuser.tile.ir import Store, Stream, Tile

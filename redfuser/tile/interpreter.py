@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.combiners import accumulate
-from redfuser.evaluate import convert, evaluate, extreme_pair, open_mesh
+from redfuser.cascade.combiners import accumulate
 from redfuser.expr import Axis, Expr, Load, Tensor, axis, load, transform
+from redfuser.expr.evaluate import convert, evaluate, extreme_pair, open_mesh
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram
 from redfuser.tile.remembering import Memory, arrays, exact_inputs, stored
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from redfuser.cascade.model import IDENTITIES
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import PAIR, Const, Expr, op
+from redfuser.expr.evaluate import numpy_dtype
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _NEUTRAL = {"mul": 1.0, "add": 0.0, "pow": 1.0}

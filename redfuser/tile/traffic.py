@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from redfuser.binding import at_sizes, usual_sizes
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import COMPARISONS, PAIR, Axis, Expr, Load, Op, Tensor, axes_of, loads
+from redfuser.expr.binding import at_sizes, usual_sizes
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.report.value import Traffic
 from redfuser.tile.products import split_product
 from redfuser.tile.sharing import computed, values

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Tensor
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.tile.ir import TileProgram
 
 Array = np.ndarray[Any, Any]

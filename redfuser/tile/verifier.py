@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from redfuser.binding import dims_in
 from redfuser.cascade.model import IDENTITIES, LISTS
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, loads
+from redfuser.expr.binding import dims_in
 from redfuser.tile.concrete import program_at, trial_sizes
 from redfuser.tile.coverage import Coverage, bounds_of
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Reduce, Statement, Store, Stream, TileProgram

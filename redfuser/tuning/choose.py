@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
-from redfuser.binding import dims_in
 from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import LockMissError
+from redfuser.expr.binding import dims_in
 from redfuser.options import CompileOptions, Progress
 from redfuser.targets import CpuTarget
 from redfuser.tile.traffic import traffic

@@ -7,7 +7,7 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from redfuser.host import CPUINFO
+from redfuser.machine.host import CPUINFO
 
 #: What decides a kernel's code, below the package.
 GENERATORS = ("expr.py", "algebra", "tile", "codegen", "tuning/timing/measure.py")

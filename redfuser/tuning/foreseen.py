@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from redfuser.binding import at_sizes, usual_sizes
 from redfuser.cascade.identity import cascade_digest
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Backend, Kernel
 from redfuser.codegen.backends import backend_for
 from redfuser.codegen.gpu.product_schedule import product_shape, product_us
 from redfuser.codegen.refusal import FAILURES, counted, reason_of
+from redfuser.expr.binding import at_sizes, usual_sizes
 from redfuser.options import CompileOptions, Progress
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.artifact.bundle import BundledKernel, write_bundle
-from redfuser.binding import dims_in
 from redfuser.cascade.identity import cascade_digest
 from redfuser.cascade.kinds import classify
 from redfuser.errors import UsageError
+from redfuser.expr.binding import dims_in
 from redfuser.options import CompileOptions, Progress
 from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import GpuTarget, Target

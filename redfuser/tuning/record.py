@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redfuser.errors import UsageError
+from redfuser.machine.versions import GPU_TOOLS, tool_versions
 from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import Target
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.spaces.space import Survey
-from redfuser.versions import GPU_TOOLS, tool_versions
 
 SCHEMA: Literal["redfuser.tuning/4"] = "redfuser.tuning/4"
 #: Tools whose version changes machine code.

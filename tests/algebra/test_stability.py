@@ -9,7 +9,7 @@ from redfuser.algebra import derive
 from redfuser.algebra.certificates.replay import Replay, direct
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Expr, Tensor, axis, load, number, op
-from redfuser.fusion import with_precision
+from redfuser.stages.fusion import with_precision
 from tests.algebra.build import ROW, ROWS, Builder
 
 LENGTH = 1024

@@ -23,7 +23,7 @@ from redfuser.accuracy import compare
 from redfuser.artifact.manifest import read_manifest
 from redfuser.codegen.linker import find_linker
 from redfuser.errors import MissingToolError
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from redfuser.samples import random_inputs
 
 PYTHON = "REDFUSER_AARCH64_PYTHON"

@@ -14,10 +14,10 @@ import redfuser
 from redfuser.artifact.device import check_capability, check_device, check_processor
 from redfuser.artifact.load import check_feeds
 from redfuser.errors import MissingToolError, UsageError, VerificationError
-from redfuser.host import usable_cores
+from redfuser.machine.host import usable_cores
+from redfuser.machine.threads import THREADS_VARIABLES
 from redfuser.report.value import TargetInfo
 from redfuser.signature import TensorSpec
-from redfuser.threads import THREADS_VARIABLES
 from tests.frontend.running import single
 
 SPECS = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))

@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from redfuser.errors import RedFuserError, UnsupportedOperatorError
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.backend.adapter import CompiledBackend, deciding_inputs
 from tests.backend.cases import FAMILIES, arrays, cases, check, family_of
 from tests.backend.expected import NEARER_TO_FLOAT64

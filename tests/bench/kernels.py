@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from redfuser.bench.timing import interleaved
-from redfuser.threads import use_threads
+from redfuser.machine.threads import use_threads
 from tests.bench.workloads import WORKLOADS, Feeds, Workload
 
 Run = Callable[[], Any]

@@ -24,8 +24,8 @@ import onnx
 
 from redfuser.bench.sides import Side, onnx_runtime
 from redfuser.bench.timing import interleaved
-from redfuser.oracle import run_onnxruntime
-from redfuser.threads import use_threads
+from redfuser.machine.threads import use_threads
+from redfuser.oracle.run import run_onnxruntime
 
 
 def main() -> None:

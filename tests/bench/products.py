@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from redfuser.bench.timing import interleaved
-from redfuser.evaluate import numpy_dtype
-from redfuser.threads import use_threads
+from redfuser.expr.evaluate import numpy_dtype
+from redfuser.machine.threads import use_threads
 
 SHAPES = ("1024x1024x1024", "128x384x384", "128x1536x384", "128x384x1536", "1x4096x4096")
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from redfuser.machine.threads import use_threads
 from redfuser.records import decode, encode, parse, to_text
-from redfuser.threads import use_threads
 from redfuser.tile.ir import Schedule
 from redfuser.tuning.bundle import BundledCandidate
 from redfuser.tuning.finals import Comparison, compare
@@ -199,8 +199,8 @@ def prepare(name: str, folder: Path, seconds: float) -> Case:
     """Take a workload apart; nothing is compiled or timed yet."""
     from redfuser.algebra import derive
     from redfuser.driver import analyze
-    from redfuser.fusion import with_precision
     from redfuser.options import CompileOptions, Silent
+    from redfuser.stages.fusion import with_precision
     from redfuser.targets import CpuTarget, load_target
     from redfuser.tuning.costs.cpu import CpuModel
     from redfuser.tuning.costs.rates import CpuRates

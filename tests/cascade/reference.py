@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from redfuser.cascade.combiners import accumulate, identity
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.combiners import accumulate, identity
-from redfuser.evaluate import convert, evaluate, open_mesh
 from redfuser.expr import Axis, Tensor
+from redfuser.expr.evaluate import convert, evaluate, open_mesh
 
 Array = np.ndarray[Any, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Tensor
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.records import decode, parse
 from tests.emulator.emulator import poisoned
 from tests.emulator.launch import Launch

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from redfuser.codegen.gpu.value import Argument, GpuProgram, TensorMap
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 from tests.emulator.launch import Launch, launches_of
 from tests.emulator.library import EmulationError, kernel_library, line_of, runtime
 from tests.emulator.schedules import SCHEDULES, Schedule

@@ -11,7 +11,7 @@ import pytest
 from redfuser.codegen.gpu.tools.toolchain import find_toolchain
 from redfuser.codegen.gpu.tools.toolkit import find_nvcc
 from redfuser.errors import MissingToolError
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 from tests.emulator import emulator
 from tests.emulator.library import needs_compiler
 

@@ -13,7 +13,7 @@ from redfuser.accuracy import Accuracy, compare
 from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend import LoweredModel, OnnxModel, load_model, lower
 from redfuser.frontend.fixing import fix_inputs
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from redfuser.signature import ANY_SIZE, DimRange
 from tests.frontend.running import run
 

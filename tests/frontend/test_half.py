@@ -10,7 +10,7 @@ import pytest
 
 from redfuser.codegen.cpu.module import assemble
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import run
 from tests.frontend.running import loaded, single

@@ -7,7 +7,7 @@ import pytest
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.running import loaded, lower_and_run, single
 
 X = np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32)

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import redfuser
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from tests.frontend.running import graph_of, loaded, lower_and_run, single
 
 RNG = np.random.default_rng(0)

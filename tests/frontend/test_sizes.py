@@ -10,7 +10,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend import LoweredModel, lower
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from redfuser.signature import ANY_SIZE, DimRange
 from tests.frontend.running import graph_of, loaded, run
 

@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend import lower
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from redfuser.signature import ANY_SIZE, DimRange
 from tests.frontend.normalising.graphs import node
 from tests.frontend.running import graph_of, loaded, run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redfuser
 from redfuser.accuracy import compare
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from redfuser.report.value import FusionReport
 from tests.fuzz.families import Case
 

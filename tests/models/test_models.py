@@ -12,7 +12,7 @@ from models.attention import MASKS, SPELLINGS, attention
 from models.reductions import WORKLOADS
 from models.tiny_bert import PATH, BertShape, serialised, tiny_bert
 from redfuser.frontend.shapes import graph_inputs
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from redfuser.samples import random_inputs
 from redfuser.signature import TensorSpec
 

@@ -14,7 +14,7 @@ import redfuser
 from models.transformers import bert, gpt2, vit
 from redfuser.bench.workload import load_workload
 from redfuser.options import Silent
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from redfuser.samples import random_inputs
 from redfuser.verification import compare_with_oracle
 from tests.models.test_models import specs

@@ -9,8 +9,8 @@ import pytest
 from models.reductions import softmax
 from redfuser.codegen.cpu.backend import CpuBackend
 from redfuser.driver import analyze
-from redfuser.fusion import plan
 from redfuser.options import CompileOptions, Silent
+from redfuser.stages.fusion import plan
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import build
 from redfuser.tuning.timing.builder import Builder

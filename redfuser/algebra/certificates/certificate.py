@@ -25,8 +25,8 @@ from redfuser.algebra.monoids import pair
 from redfuser.algebra.proofs.analysis import Analysis
 from redfuser.algebra.proofs.rounding import EXACT, unrounded
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Tensor
+from redfuser.expr.evaluate import evaluate, open_mesh
 
 Array = np.ndarray[Any, Any]
 TOLERANCE = 1e-9

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from redfuser.algebra.derivation import Derivation, Recurrence
+from redfuser.cascade.combiners import accumulate, identity, join
 from redfuser.cascade.model import Cascade, Reduction
-from redfuser.combiners import accumulate, identity, join
-from redfuser.evaluate import convert, evaluate, open_mesh
 from redfuser.expr import Expr, Tensor
+from redfuser.expr.evaluate import convert, evaluate, open_mesh
 
 Array = np.ndarray[Any, Any]
 Values = dict[Tensor, Array]
@@ -55,7 +55,7 @@ class Replay:
         cascade: what was derived.
         derivation: an incremental one.
         tensors: contents of the cascade's inputs.
-        dtype: as in :func:`redfuser.evaluate.evaluate`.
+        dtype: as in :func:`redfuser.expr.evaluate.evaluate`.
     """
 
     def __init__(

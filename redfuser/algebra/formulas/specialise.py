@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from redfuser.evaluate import evaluate
 from redfuser.expr import Const, Expr, Op
+from redfuser.expr.evaluate import evaluate
 
 #: operator -> (neutral left operand, neutral right operand); ``None`` where there is none
 _NEUTRAL: dict[str, tuple[float | None, float | None]] = {

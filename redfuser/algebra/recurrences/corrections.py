@@ -24,8 +24,8 @@ from redfuser.algebra.proofs.analysis import Analysis
 from redfuser.algebra.proofs.separation import is_logarithm
 from redfuser.algebra.recurrences.bases import Needs, at_base
 from redfuser.cascade.model import IDENTITIES, Cascade, Reduction
-from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Const, Expr, Load, Tensor, number, op, substitute, walk
+from redfuser.expr.evaluate import evaluate
 
 Matrix = tuple[tuple[Expr | None, ...], ...]
 

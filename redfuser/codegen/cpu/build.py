@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from redfuser.codegen.cpu.assembly_text import read_assembly
-from redfuser.evaluate import numpy_dtype
-from redfuser.host import CPUINFO, missing_features, read_flags
+from redfuser.expr.evaluate import numpy_dtype
+from redfuser.machine.host import CPUINFO, missing_features, read_flags
+from redfuser.machine.threads import require_workers
 from redfuser.targets import CpuTarget
-from redfuser.threads import require_workers
 
 if TYPE_CHECKING:
     from tvm.runtime import Executable, Tensor

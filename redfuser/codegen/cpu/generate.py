@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from redfuser.binding import dims_in
 from redfuser.codegen.cpu.bytes.panels import ROWS
 from redfuser.codegen.cpu.bytes.products import ByteProducts, pitch, products_of, take_out
 from redfuser.codegen.cpu.lowering.nests import BlockProduct
@@ -18,6 +17,7 @@ from redfuser.codegen.cpu.values.access import rank
 from redfuser.codegen.cpu.values.builder import Builder
 from redfuser.codegen.cpu.values.types import in_memory
 from redfuser.expr import PAIR, Tensor
+from redfuser.expr.binding import dims_in
 from redfuser.extents import most
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import TileProgram

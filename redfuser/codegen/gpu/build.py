@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from types import TracebackType
 
-from redfuser.binding import dims_in
 from redfuser.codegen.gpu.emission.emit import emit
 from redfuser.codegen.gpu.emission.pairs import pairs_as_integers
 from redfuser.codegen.gpu.emission.script import Script
@@ -22,6 +21,7 @@ from redfuser.codegen.gpu.tools.worker import Limits, Lowered, LoweredArgument, 
 from redfuser.codegen.gpu.value import Argument, Count, GpuKernel, GpuProgram, Role, TensorMap
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Tensor
+from redfuser.expr.binding import dims_in
 from redfuser.extents import is_symbolic
 from redfuser.options import Fp32
 from redfuser.reason import Reason

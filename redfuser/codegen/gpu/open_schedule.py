@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import prod
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.binding import usual_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.emission.open_sizes import SHORT
 from redfuser.codegen.gpu.merge_schedule import merge_options
+from redfuser.expr.binding import usual_sizes
 from redfuser.extents import dims_of, is_symbolic, least, most
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.emission.geometry import power_of_two
 from redfuser.codegen.gpu.emission.products import BY_COLUMNS
@@ -15,6 +14,7 @@ from redfuser.codegen.gpu.merge_schedule import ELEMENTS, merge_options, value_a
 from redfuser.codegen.gpu.open_schedule import sizes_to_suit, suited
 from redfuser.codegen.gpu.product_schedule import product_schedules, product_shape
 from redfuser.expr import Axis
+from redfuser.expr.binding import at_sizes
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import streams

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu.open_schedule import sizes_to_suit
 from redfuser.codegen.gpu.product_schedule import product_shape
+from redfuser.expr.binding import at_sizes
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.common import StrategyError, grid_of

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import reduce
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.binding import dims_in
 from redfuser.cascade.model import Cascade, Reduction
 from redfuser.expr import Axis, Expr, Tensor, axis, index, load, op, substitute
+from redfuser.expr.binding import dims_in
 from redfuser.extents import Dim, is_symbolic, size_of
 from redfuser.indexing import linear
 from redfuser.tile.ir import Derived, Phase, Schedule, Store, Tile, TileProgram

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from redfuser.algebra.derivation import Derivation
-from redfuser.binding import at_largest, dims_in
 from redfuser.cascade.model import Cascade
+from redfuser.expr.binding import at_largest, dims_in
 from redfuser.extents import is_symbolic
 from redfuser.targets import CpuTarget
 from redfuser.tile.strategies.apart import find_factors

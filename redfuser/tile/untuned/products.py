@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from redfuser.cascade.model import Cascade
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule
 from redfuser.tile.strategies.skipping.hidden import Hidden

@@ -26,8 +26,8 @@ from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.staging import Staging
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import COMPARISONS, Axis, Expr, Op, Tensor, axes_of
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Phase, Reduce, Schedule, Statement, Store, Stream, TileProgram
 from redfuser.tile.sharing import EXPENSIVE, values

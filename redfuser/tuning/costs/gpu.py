@@ -14,8 +14,8 @@ from math import ceil, prod
 from redfuser.codegen.gpu.emission.emit import THREADS, emit
 from redfuser.codegen.gpu.emission.precision import common_dtype, exact_dtype, strip_casts
 from redfuser.codegen.gpu.gate import MOST_REGISTERS, REGISTER_UNIT
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import COMPARISONS, Axis, Expr, Load, Op, Tensor, axes_of, loads
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Contract, Fill, Map, Phase, Reduce, Schedule, Statement, Store, Stream, TileProgram

@@ -13,8 +13,8 @@ from math import prod
 from redfuser.algebra.derivation import Derivation
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import Schedule, TileProgram
 from redfuser.tile.strategies.build import build

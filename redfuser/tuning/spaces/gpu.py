@@ -14,8 +14,8 @@ from redfuser.codegen.gpu.gate import MOST_REGISTERS, foreseen_problem, type_pro
 from redfuser.codegen.gpu.merge_schedule import merge_options, value_axes
 from redfuser.codegen.gpu.schedule import MOST_ELEMENTS, SHORTEST_SEGMENT, candidates
 from redfuser.codegen.refusal import Refused
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Tensor, axes_of, loads
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.options import Fp32
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import Schedule, TileProgram

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from redfuser.algebra.formulas.assumptions import NONNEGATIVE, POSITIVE, ZERO, Sign, signs
-from redfuser.evaluate import evaluate
 from redfuser.expr import Expr, cast, number, op
+from redfuser.expr.evaluate import evaluate
 from tests.algebra.build import Builder, literal, score, softmax, tensor
 
 

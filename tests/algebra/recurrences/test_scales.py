@@ -10,8 +10,8 @@ import pytest
 from redfuser.algebra import derive
 from redfuser.algebra.certificates.replay import Replay, direct
 from redfuser.cascade.model import Cascade
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Expr, cast, op
+from redfuser.expr.evaluate import numpy_dtype
 from tests.algebra.build import ITEM, LENGTH, ROW, WIDTH, Builder, literal, tensor
 from tests.algebra.constructions import to_fp8, to_int8
 

@@ -10,12 +10,12 @@ import pytest
 from redfuser.cascade.assembly.shifts import take_maximum_once
 from redfuser.cascade.assembly.tails import split_tails
 from redfuser.cascade.canonical import canonicalise
+from redfuser.cascade.combiners import accumulate, identity
 from redfuser.cascade.detect import detect
 from redfuser.cascade.graph import Graph
 from redfuser.cascade.model import Cascade
-from redfuser.combiners import accumulate, identity
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Tensor, axis, cast, loads, op
+from redfuser.expr.evaluate import evaluate, open_mesh
 from redfuser.extents import Dim, size_of
 from tests.cascade.assembly.test_tails import concat, without_last
 from tests.cascade.build import GraphBuilder, at, axes, matmul, number, softmax

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redfuser.cascade.reading.bands import find_band
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import axis
+from redfuser.expr.evaluate import evaluate, open_mesh
 
 LOWEST = float(np.finfo(np.float32).min)
 

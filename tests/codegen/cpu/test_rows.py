@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from redfuser.codegen.cpu import generate
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import axis
+from redfuser.expr.evaluate import numpy_dtype
 from tests.codegen.cpu.programs import assert_matches, run, target, typed_softmax
 from tests.tile.build import Rows, program, random_inputs
 

@@ -7,7 +7,7 @@ import pytest
 
 from redfuser.algebra import derive
 from redfuser.codegen.refusal import Refused
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.tile import Schedule, build, interpret, verify
 from tests.codegen.cpu.programs import assert_matches, run
 from tests.selections import hard_rows, ordered, routing, selection

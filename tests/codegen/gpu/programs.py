@@ -9,8 +9,8 @@ import numpy as np
 
 from redfuser.algebra import derive
 from redfuser.cascade.model import Cascade, Output, Reduction
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Expr, Tensor, axis, cast, index, load, number, op
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.targets import GpuTarget, load_target
 from redfuser.tile import Schedule, TileProgram, build, verify
 

@@ -10,11 +10,11 @@ import pytest
 
 from redfuser.accuracy import compare
 from redfuser.algebra import derive
-from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Builder, GpuProgram, Refused
 from redfuser.codegen.gpu.schedule import candidates
 from redfuser.codegen.gpu.value import Argument, Count, GpuKernel
+from redfuser.expr.binding import at_sizes
 from redfuser.extents import Dim, size_of
 from redfuser.tile import Schedule, TileProgram, build, interpret, verify
 from redfuser.tile.concrete import program_at, with_derived

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from redfuser.accuracy import RULES, compare
-from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.gpu import Builder, GpuProgram
+from redfuser.expr.binding import at_sizes
 from redfuser.extents import Dim, size_of
 from redfuser.tile import TileProgram, interpret
 from redfuser.tile.concrete import program_at, with_derived

@@ -7,7 +7,7 @@ import pytest
 
 from redfuser.accuracy import compare
 from redfuser.codegen.gpu import Builder, GpuProgram
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.tile import TileProgram, interpret
 from tests.codegen.gpu.programs import Array, gpu, program
 from tests.emulator.emulator import poisoned, run_program

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import ModelProto
 
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.running import loaded, run
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.converters.checking import RNG, check, normal
 from tests.frontend.running import loaded, lower_and_run, single
 

@@ -9,7 +9,7 @@ import pytest
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.converters.checking import check
 from tests.frontend.running import loaded, lower_and_run
 from tests.recurrent.build import layer

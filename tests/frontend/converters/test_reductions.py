@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.converters.checking import RNG, check, normal
 from tests.frontend.running import graph_of, loaded, lower_and_run, single
 

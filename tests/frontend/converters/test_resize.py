@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
 from redfuser.frontend.converters.resize import ROUNDINGS
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from tests.frontend.normalising.graphs import node
 from tests.frontend.running import graph_of, loaded, lower_and_run
 

@@ -9,7 +9,7 @@ import pytest
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from tests.frontend.converters.checking import check, normal
 from tests.frontend.running import graph_of, loaded, lower_and_run, run, single
 

@@ -10,7 +10,7 @@ from onnx import ModelProto, TensorProto
 
 from redfuser.errors import ModelError
 from redfuser.frontend import lower
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from tests.frontend.converters.checking import normal
 from tests.frontend.running import graph_of, loaded, lower_and_run, run, single
 

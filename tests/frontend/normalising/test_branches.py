@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.graphs import X, branching, node, normalise, operators
 from tests.frontend.running import graph_of
 

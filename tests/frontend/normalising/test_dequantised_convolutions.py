@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from redfuser.frontend import lower
 from redfuser.frontend.normalising.normalise import normalise as use_up
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.graphs import node, operators
 from tests.frontend.running import graph_of, loaded, run
 

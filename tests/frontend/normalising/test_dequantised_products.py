@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto
 
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.graphs import node, normalise, operators
 from tests.frontend.running import graph_of, loaded, run
 

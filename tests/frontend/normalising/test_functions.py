@@ -8,7 +8,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.graphs import X, node, normalise, operators
 from tests.frontend.running import graph_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.normalising.graphs import normalise
 from tests.frontend.running import graph_of, lower_and_run
 

@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from tests.frontend.normalising.graphs import node, normalise, operators
 from tests.frontend.running import graph_of, loaded, run
 

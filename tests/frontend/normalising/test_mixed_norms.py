@@ -11,7 +11,7 @@ from onnx import ModelProto, helper
 from redfuser.errors import ModelError, UnsupportedOperatorError
 from redfuser.frontend import lower
 from redfuser.frontend.reading.loader import load_model
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.normalising.graphs import normalise, operators
 from tests.frontend.running import graph_of, loaded, lower_and_run
 

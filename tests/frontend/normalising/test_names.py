@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.graphs import X, branching, node, normalise
 from tests.frontend.running import graph_of
 

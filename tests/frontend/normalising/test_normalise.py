@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.normalise import OPSET
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.graphs import X, constants, node, normalise, operators
 from tests.frontend.running import graph_of, single
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from redfuser.algebra import derive
-from redfuser.binding import at_sizes
 from redfuser.cascade.model import Cascade
 from redfuser.expr import axis
+from redfuser.expr.binding import at_sizes
 from redfuser.extents import Dim, size_of
 from redfuser.tile import Schedule, build, interpret, verify
 from redfuser.tile.concrete import program_at, with_derived

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redfuser.binding import dims_in
 from redfuser.codegen.cpu.lowering.lengths import narrower, stream_lengths
 from redfuser.codegen.cpu.lowering.loops import Loops
 from redfuser.codegen.cpu.lowering.nests import Nest, make_nest, merge_products
@@ -18,6 +17,7 @@ from redfuser.codegen.cpu.lowering.storage import Layout
 from redfuser.codegen.cpu.lowering.strides import Strides
 from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.expr import Axis, Expr, Tensor, index, loads, op, substitute
+from redfuser.expr.binding import dims_in
 from redfuser.extents import most
 from redfuser.tile.ir import Reduce, Statement, Store, Stream
 

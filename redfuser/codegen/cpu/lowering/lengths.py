@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Axis, Expr, Op, axes_of, axis, index, loads, op, substitute
+from redfuser.expr.evaluate import evaluate, open_mesh
 from redfuser.tile.ir import Stream
 
 

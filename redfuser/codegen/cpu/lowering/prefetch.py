@@ -15,8 +15,8 @@ from redfuser.codegen.cpu.lowering.storage import Layout
 from redfuser.codegen.cpu.lowering.strides import Strides, value_loads
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.values.builder import arithmetic
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, index, op, substitute
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import most
 from redfuser.tile.ir import Contract, Map, Phase, Reduce, Statement, Store, Stream
 

@@ -13,8 +13,8 @@ from math import prod
 from redfuser.codegen.cpu.machine import LINE_BYTES, Machine
 from redfuser.codegen.cpu.values.nontemporal import storable
 from redfuser.codegen.cpu.values.types import in_memory
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Tensor, index, loads, op
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import is_symbolic
 from redfuser.indexing import Linear, linear
 from redfuser.tile.ir import Phase, Statement, Store, Stream

@@ -8,9 +8,9 @@ from dataclasses import replace
 from redfuser.cascade.graph import Definition
 from redfuser.cascade.reading.tir import Fragment
 from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, loads, substitute, transform, walk
+from redfuser.expr.operators import UNARY
 from redfuser.extents import most
 from redfuser.indexing import simplify
-from redfuser.operators import UNARY
 
 #: Operators that are too dear to apply more often than needed.
 DEAR = frozenset(UNARY) - {"abs", "floor", "ceil", "round", "trunc", "isnan", "isinf"} | {"pow"}

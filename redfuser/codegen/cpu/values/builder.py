@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import PAIR, Axis, Const, Expr, Op, Symbol, axis, index
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import Dim, Extent, is_symbolic, terms_of
 from redfuser.indexing import linear
 

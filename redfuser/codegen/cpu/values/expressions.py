@@ -18,10 +18,10 @@ from redfuser.codegen.cpu.values.uses import COMPLEMENT, takes_work, uses_of
 from redfuser.codegen.cpu.values.vectors import intrinsic, level, like, multiply_add, shuffle, typed
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Tensor, axes_of, substitute
+from redfuser.expr.operators import UNARY
+from redfuser.expr.saturation import saturation
 from redfuser.extents import least, most
 from redfuser.indexing import Linear, linear
-from redfuser.operators import UNARY
-from redfuser.saturation import saturation
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr

@@ -48,7 +48,7 @@ class Functions:
         self.exponentials = Exponentials(builder, machine)
 
     def apply(self, name: str, x: PrimExpr) -> PrimExpr:
-        """The operator ``name`` of :data:`redfuser.expr.UNARY`."""
+        """The operator ``name`` of :data:`redfuser.expr.operators.UNARY`."""
         from tvm import tirx
 
         if name in _SIMPLE:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.machine import LINE_BYTES
 from redfuser.codegen.cpu.values.builder import Builder, lanes_of, scalar_dtype
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer, PrimExpr, Stmt

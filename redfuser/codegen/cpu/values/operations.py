@@ -8,7 +8,7 @@ from redfuser.codegen.cpu.values.builder import scalar_dtype
 from redfuser.codegen.cpu.values.types import computed, rounded, rounded_to_float8
 from redfuser.codegen.cpu.values.vectors import extremum, like, typed
 from redfuser.expr import PAIR, Const, number
-from redfuser.saturation import Saturation, of_nan
+from redfuser.expr.saturation import Saturation, of_nan
 
 if TYPE_CHECKING:
     from tvm.tirx import PrimExpr

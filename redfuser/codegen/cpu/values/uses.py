@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from redfuser.expr import Expr, Load, Op
-from redfuser.saturation import truncates
+from redfuser.expr.saturation import truncates
 from redfuser.tile.sharing import operands
 
 #: comparison -> the one that holds exactly where it doesn't, NaN aside

@@ -13,8 +13,8 @@ from redfuser.codegen.gpu.emission.padding import Padding, base_points
 from redfuser.codegen.gpu.emission.precision import strip_casts
 from redfuser.codegen.gpu.emission.script import Lines, Names
 from redfuser.codegen.gpu.emission.storage import Storage, plan_storage
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, cast, index, loads, substitute
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import most
 from redfuser.indexing import linear, simplify
 from redfuser.options import Fp32

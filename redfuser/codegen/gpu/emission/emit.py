@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redfuser.binding import dims_in
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
@@ -18,6 +17,7 @@ from redfuser.codegen.gpu.emission.script import Lines, Names, Script
 from redfuser.codegen.gpu.emission.statements import write_body
 from redfuser.codegen.gpu.emission.storage import in_shared
 from redfuser.expr import Expr, Tensor, loads
+from redfuser.expr.binding import dims_in
 from redfuser.extents import divide, is_symbolic
 from redfuser.options import Fp32
 from redfuser.tile.ir import Phase, Store, Tile, TileProgram

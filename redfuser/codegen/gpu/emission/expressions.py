@@ -9,8 +9,8 @@ from redfuser.codegen.gpu.emission.open_sizes import Sizes
 from redfuser.codegen.gpu.emission.pairs import pair_text, value_text
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import INDEX, Axis, Const, Expr, Load, Op, Symbol, number
-from redfuser.operators import UNARY
-from redfuser.saturation import of_nan, saturation, truncates
+from redfuser.expr.operators import UNARY
+from redfuser.expr.saturation import of_nan, saturation, truncates
 
 LOG2_E = log2(e)
 

@@ -11,8 +11,8 @@ from redfuser.codegen.gpu.emission.open_sizes import mappable
 from redfuser.codegen.gpu.emission.padding import same
 from redfuser.codegen.gpu.emission.precision import strip_casts
 from redfuser.codegen.refusal import Refused
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, Load, axes_of, loads
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import Extent, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Map

@@ -7,8 +7,8 @@ from math import inf, isfinite
 
 import numpy as np
 
-from redfuser.evaluate import evaluate
 from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, axes_of, loads, number, walk
+from redfuser.expr.evaluate import evaluate
 from redfuser.tile.ir import Buffer, Contract, Map, Reduce, Statement
 from redfuser.tile.monoid import identity
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redfuser.binding import dims_in
 from redfuser.cascade.model import IDENTITIES
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.expressions import constant
@@ -17,6 +16,7 @@ from redfuser.codegen.gpu.emission.reductions import write_reduce
 from redfuser.codegen.gpu.emission.script import Lines
 from redfuser.codegen.refusal import Refused
 from redfuser.expr import Expr, Op, axes_of, loads, number
+from redfuser.expr.binding import dims_in
 from redfuser.extents import divide, most
 from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream

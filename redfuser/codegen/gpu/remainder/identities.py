@@ -14,7 +14,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx.stmt_functor import ir_transform
 
-from redfuser.evaluate import numpy_dtype
+from redfuser.expr.evaluate import numpy_dtype
 
 #: For each float type: NumPy's and TVM's name of integers of its size, CUDA's conversion from them.
 BITS = {

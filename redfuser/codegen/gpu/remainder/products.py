@@ -13,7 +13,6 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from redfuser.binding import at_sizes
 from redfuser.cascade.ancestry import Ancestry
 from redfuser.cascade.assembly.assemble import Assembler
 from redfuser.cascade.assembly.frontier import NotSeparable
@@ -27,6 +26,7 @@ from redfuser.codegen.gpu.open_schedule import sizes_to_suit
 from redfuser.codegen.gpu.product_schedule import product_shape
 from redfuser.codegen.gpu.remainder.flattening import flatten_rows
 from redfuser.expr import Tensor
+from redfuser.expr.binding import at_sizes
 from redfuser.extents import Extent
 
 #: Types whose products tensor cores add up in float32, and those that they add up, or that are added to, in int32.

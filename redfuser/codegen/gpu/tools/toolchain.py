@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redfuser.codegen.gpu.tools.toolkit import MEND, find_nvcc
 from redfuser.errors import MissingToolError
-from redfuser.versions import installed
+from redfuser.machine.versions import installed
 
 #: Distributions that decide which machine code a script becomes.
 _DISTRIBUTIONS = ("tilelang", "nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import INDEX, Axis, Expr, Load, Tensor, axes_of, axis, cast, index, load, number, op
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import is_symbolic, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Buffer, Fill, Phase, Reduce, Statement, Store, Stream, Tile

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redfuser.binding import dims_in
 from redfuser.cascade.model import Cascade
 from redfuser.expr import Axis, index, op
+from redfuser.expr.binding import dims_in
 from redfuser.extents import Dim, Extent, dims_of, is_symbolic, most
 from redfuser.tile.ir import Derived
 from redfuser.tile.strategies.skipping.hidden import Hidden

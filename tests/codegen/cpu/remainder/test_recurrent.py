@@ -14,7 +14,7 @@ import redfuser as library
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.function import schedule_function
 from redfuser.codegen.cpu.remainder.recurrent.tile import choose_tile
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from redfuser.recurrent.plain import plain
 from redfuser.recurrent.recurrence import Activation, Recurrence
 from redfuser.targets import CpuTarget, load_target

@@ -14,7 +14,7 @@ from redfuser.artifact.load import LoadedModel
 from redfuser.codegen.cpu.remainder.products.heights import height_ranges
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.extents import Dim, size_of
-from redfuser.oracle import run_onnxruntime
+from redfuser.oracle.run import run_onnxruntime
 from redfuser.signature import DimRange
 
 #: Fewer rows than a register tile has, than half of one, its multiples and their neighbours, several blocks of rows.

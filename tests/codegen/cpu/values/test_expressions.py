@@ -12,9 +12,9 @@ import pytest
 
 from redfuser.codegen.cpu import generate
 from redfuser.codegen.refusal import Refused
-from redfuser.evaluate import convert
 from redfuser.expr import Const, Expr, cast, load, number, op
-from redfuser.saturation import of_nan
+from redfuser.expr.evaluate import convert
+from redfuser.expr.saturation import of_nan
 from tests.codegen.cpu.programs import assert_matches, elementwise, run, target, ulps
 
 Array = np.ndarray[Any, Any]

@@ -12,8 +12,8 @@ from redfuser.codegen.cpu import compile_kernel, generate
 from redfuser.codegen.cpu.build import runs_here
 from redfuser.codegen.cpu.module import Replacement, assemble
 from redfuser.codegen.cpu.values.nontemporal import LEAST_BYTES, WITHOUT, storable
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import axis, op
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.targets import CpuTarget
 from redfuser.tile import TileProgram, interpret
 from tests.codegen.cpu.build import legalised, run

@@ -7,8 +7,8 @@ import pytest
 
 from redfuser.codegen.gpu import Refused, emit
 from redfuser.codegen.gpu.emission.integers import Range, integer_range, signed_bytes
-from redfuser.evaluate import evaluate
 from redfuser.expr import Expr, Tensor, axis, cast, load, number, op
+from redfuser.expr.evaluate import evaluate
 from tests.codegen.gpu.programs import byte_product, integer_product, program
 
 I = axis("i", 4)  # noqa: E741

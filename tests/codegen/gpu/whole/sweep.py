@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from redfuser.analysis import Analysis
 from redfuser.artifact.bundle import BundledKernel
 from redfuser.artifact.write import write_artifact
 from redfuser.bench.workload import load_workload, workload_names
@@ -41,6 +40,7 @@ from redfuser.driver import analyze, compile_analysis
 from redfuser.options import CompileOptions, Silent
 from redfuser.records import digest
 from redfuser.report.value import CascadeEntry
+from redfuser.stages.analysis import Analysis
 from redfuser.targets import GpuTarget, load_target
 from tests.codegen.gpu.ptx import problems as ptx_problems
 from tests.codegen.gpu.whole import definitions

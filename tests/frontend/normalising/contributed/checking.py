@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper
 import redfuser
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.running import graph_of, loaded, run
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.normalising.contributed.checking import Inputs, agree, contributed, fused, normal, refused
 from tests.frontend.running import loaded
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.normalising.contributed.checking import contributed, fused, refused
 from tests.frontend.running import graph_of, loaded, run
 

@@ -8,7 +8,7 @@ from onnx import ModelProto, helper, numpy_helper
 
 from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.normalising.contributed.checking import Inputs, agree, contributed, normal, refused
 from tests.frontend.normalising.graphs import normalise
 from tests.frontend.running import graph_of, loaded, run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from redfuser.oracle import run_float64, run_onnxruntime
+from redfuser.oracle.run import run_float64, run_onnxruntime
 from tests.frontend.normalising.contributed.checking import Inputs, agree, contributed, normal, refused
 from tests.frontend.running import graph_of, lower_and_run
 

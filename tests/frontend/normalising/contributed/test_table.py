@@ -8,7 +8,7 @@ from onnx import NodeProto, helper
 
 from redfuser.errors import UnsupportedOperatorError, VerificationError
 from redfuser.frontend import lower
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from tests.frontend.normalising.contributed.checking import contributed, normal
 from tests.frontend.running import graph_of, loaded, lower_and_run
 

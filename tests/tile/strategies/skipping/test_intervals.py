@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redfuser.evaluate import evaluate
 from redfuser.expr import Expr, Tensor, cast, load, number, op
+from redfuser.expr.evaluate import evaluate
 from redfuser.tile.strategies.skipping.intervals import Interval, interval_of
 
 F32 = "float32"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redfuser.algebra import derive
-from redfuser.binding import at_sizes
-from redfuser.evaluate import evaluate
+from redfuser.expr.binding import at_sizes
+from redfuser.expr.evaluate import evaluate
 from redfuser.extents import Dim, Extent, size_of
 from redfuser.tile.strategies.skipping.hidden import find_hidden
 from redfuser.tile.strategies.skipping.worth import worth_looking

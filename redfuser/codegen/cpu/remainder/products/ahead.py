@@ -10,8 +10,8 @@ from redfuser.codegen.cpu.machine import LINE_BYTES
 from redfuser.codegen.cpu.remainder.products.packing import Packing
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
 from redfuser.codegen.cpu.values.builder import Builder
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import Axis, Expr, index, op
+from redfuser.expr.evaluate import numpy_dtype
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer

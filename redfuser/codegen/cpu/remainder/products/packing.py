@@ -17,8 +17,8 @@ from redfuser.cascade.graph import Definition
 from redfuser.codegen.cpu.remainder.flat import stride
 from redfuser.codegen.cpu.remainder.products.contraction import Contraction
 from redfuser.codegen.cpu.remainder.products.tiling import Tiling
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import Axis, Expr, Load, Op, Tensor, axes_of, axis, index, loads, op
+from redfuser.expr.evaluate import evaluate, open_mesh
 from redfuser.extents import most
 from redfuser.indexing import linear, replace
 

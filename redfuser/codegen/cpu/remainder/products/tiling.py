@@ -7,8 +7,8 @@ from math import prod
 
 from redfuser.codegen.cpu.machine import Machine
 from redfuser.codegen.cpu.remainder.products.contraction import Contraction
-from redfuser.evaluate import numpy_dtype
 from redfuser.expr import axis
+from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import is_symbolic, most
 from redfuser.targets import CpuTarget
 

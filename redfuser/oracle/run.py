@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from redfuser.double_operators import double_operators
 from redfuser.errors import MissingToolError, VerificationError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.branches import branch_of
@@ -15,8 +14,9 @@ from redfuser.frontend.normalising.data import is_large, without_data
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.normalise import OPSET, convert, inline_functions, upgrade
 from redfuser.frontend.reading.walk import names_read
-from redfuser.runtime_reading import as_runtime_reads, sort
-from redfuser.widening import Arrays, widen_graph, widened
+from redfuser.oracle.operators import double_operators
+from redfuser.oracle.runtime_reading import as_runtime_reads, sort
+from redfuser.oracle.widening import Arrays, widen_graph, widened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -216,7 +216,7 @@ def _by_onnxruntime(single: ModelProto, feeds: Mapping[str, Array]) -> Sequence[
 
 def _typed(results: Sequence[Array], types: Sequence[str]) -> list[Array]:
     """ONNX Runtime's results; floats of 8 bits, which it hands out as bytes, get their type back."""
-    from redfuser.evaluate import numpy_dtype
+    from redfuser.expr.evaluate import numpy_dtype
 
     names = [kind.removeprefix("tensor(").removesuffix(")").replace("float8", "float8_") for kind in types]
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redfuser.expr import Const, Expr, Tensor, cast, load, number, op
-from redfuser.saturation import of_nan, saturation, truncates
+from redfuser.expr.saturation import of_nan, saturation, truncates
 
 X = load(Tensor("x", (4,), "float32"), number(0, "int64"))
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from redfuser.artifact.bundle import BundledKernel, Peer
 from redfuser.cascade.kinds import classify
 from redfuser.cascade.model import Cascade
-from redfuser.fusion import Outcome
 from redfuser.options import CompileOptions
+from redfuser.stages.fusion import Outcome
 
 if TYPE_CHECKING:
-    from redfuser.analysis import Analysis
     from redfuser.bench.workload import Case
+    from redfuser.stages.analysis import Analysis
 
 
 def bundled(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from redfuser.expr import PAIR, Axis, Const, Expr, Load, Op, Tensor, walk
-from redfuser.saturation import of_nan
+from redfuser.expr.saturation import of_nan
 
 Array = np.ndarray[Any, Any]
 
@@ -103,7 +103,7 @@ def open_mesh(axes: Sequence[Axis], ranges: Mapping[Axis, range] | None = None) 
 def convert(value: Array, target: str, dtype: str | None = None) -> Array:
     """``cast`` to ``target``: integers truncate, ``float8`` saturates, bool is *not zero* (see :func:`evaluate`).
 
-    A NaN becomes an integer by :func:`~redfuser.saturation.of_nan`: machines differ.
+    A NaN becomes an integer by :func:`~redfuser.expr.saturation.of_nan`: machines differ.
     """
     if target == "bool":
         return np.asarray(value != 0)

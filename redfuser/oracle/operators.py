@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from redfuser.double_recurrences import recurrent
+from redfuser.oracle.recurrences import recurrent
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from redfuser.algebra import Memo
-from redfuser.analysis import Analysis
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.literals import lift, literal_name
 from redfuser.cascade.model import Cascade
-from redfuser.fusion import Outcome, plan
 from redfuser.options import CompileOptions, Progress
 from redfuser.reason import Reason
+from redfuser.stages.analysis import Analysis
+from redfuser.stages.fusion import Outcome, plan
 
 
 def share(analysis: Analysis, options: CompileOptions, memo: Memo, progress: Progress) -> Analysis:
     """The analysis with one form for cascades that differ in numbers alone, as far as no proof needs the numbers.
 
     Args:
-        memo: of the whole model, as for :func:`redfuser.fusion.plan`.
+        memo: of the whole model, as for :func:`redfuser.stages.fusion.plan`.
         progress: is told of those that keep forms of their own.
     """
     from tvm import relax

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redfuser.cascade.combiners import accumulate, identity, join
 from redfuser.cascade.model import IDENTITIES
-from redfuser.combiners import accumulate, identity, join
-from redfuser.evaluate import evaluate, extreme_pair, numpy_dtype
 from redfuser.expr import INDEX, PAIR, Const, pair, position_of, taken_apart, value_of
+from redfuser.expr.evaluate import evaluate, extreme_pair, numpy_dtype
 from tests.selections import ordered
 
 VALUES = st.lists(st.sampled_from([np.nan, -np.inf, np.inf, -1.0, 0.0, -0.0, 0.5, 2.0]), min_size=1, max_size=12)

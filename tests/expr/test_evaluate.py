@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 import pytest
 
-from redfuser.evaluate import evaluate, open_mesh
 from redfuser.expr import OPERATORS, Const, Tensor, axis, cast, index, load, number, op
+from redfuser.expr.evaluate import evaluate, open_mesh
 
 ROW, COLUMN = axis("i", 3), axis("j", 4)
 X = Tensor("x", (3, 4), "float32")
@@ -18,7 +18,7 @@ MESH = open_mesh((ROW, COLUMN))
 
 
 def test_every_operator_has_a_meaning() -> None:
-    from redfuser.evaluate import _FUNCTIONS
+    from redfuser.expr.evaluate import _FUNCTIONS
 
     assert set(OPERATORS) == set(_FUNCTIONS) | {"cast", "value"}
 

@@ -15,9 +15,9 @@ from redfuser.codegen.backends import backend_for
 from redfuser.codegen.gpu.value import Resources
 from redfuser.codegen.refusal import Refused
 from redfuser.errors import LockMissError
-from redfuser.fusion import Outcome, ProductMaker, fuse
 from redfuser.options import CompileOptions, Silent
 from redfuser.report.collect import describe_choice
+from redfuser.stages.fusion import Outcome, ProductMaker, fuse
 from redfuser.tile.ir import TileProgram
 from redfuser.tile.untuned.choice import Choice
 from redfuser.tuning.choose import chooser

@@ -1,7 +1,7 @@
 """What combiners do to arrays: the meaning of every ⊕ in NumPy. No TVM.
 
 A list (``topk``, ``bottomk``) has its places along the last axis. Pairs are complex numbers (see
-:func:`redfuser.evaluate.numpy_dtype`), which sorting puts in their order; comparing them would stop at a NaN.
+:func:`redfuser.expr.evaluate.numpy_dtype`), which sorting puts in their order; comparing them would stop at a NaN.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from redfuser.cascade.model import IDENTITIES, LISTS
-from redfuser.evaluate import extreme_pair
+from redfuser.expr.evaluate import extreme_pair
 
 Array = np.ndarray[Any, Any]
 

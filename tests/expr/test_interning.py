@@ -36,7 +36,7 @@ def test_they_are_found_again_after_a_pickle() -> None:
 
 
 def test_they_go_when_nothing_holds_them() -> None:
-    from redfuser.interning import _ALIVE
+    from redfuser.expr.interning import _ALIVE
 
     made = [index(10**12 + n) for n in range(100)]
     before = len(_ALIVE)

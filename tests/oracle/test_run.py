@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from redfuser import oracle
 from redfuser.accuracy import compare
 from redfuser.errors import VerificationError
-from redfuser.oracle import run_float64, run_onnxruntime, run_rounded
+from redfuser.oracle import run as oracle
+from redfuser.oracle.run import run_float64, run_onnxruntime, run_rounded
 from tests.frontend.running import graph_of, single
 
 X = np.linspace(-3, 3, 7).astype(np.float32)

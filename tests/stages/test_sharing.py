@@ -15,11 +15,11 @@ import redfuser
 import redfuser.driver
 from redfuser.cascade.model import Cascade
 from redfuser.driver import analyze, analyze_model
-from redfuser.fusion import Outcome
 from redfuser.options import CompileOptions, Silent
-from redfuser.oracle import run_float64
+from redfuser.oracle.run import run_float64
 from redfuser.reason import Reason
-from redfuser.sharing import share
+from redfuser.stages.fusion import Outcome
+from redfuser.stages.sharing import share
 from redfuser.targets import load_target
 from redfuser.tuning.record import read_lock
 

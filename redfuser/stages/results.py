@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from redfuser.analysis import Analysis
 from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Assembly, Kernel
-from redfuser.fusion import Outcome
 from redfuser.options import CompileOptions
 from redfuser.report.collect import (
     describe_cascade,
@@ -19,6 +17,8 @@ from redfuser.report.collect import (
     describe_target,
 )
 from redfuser.report.value import FusionReport, ModelInfo
+from redfuser.stages.analysis import Analysis
+from redfuser.stages.fusion import Outcome
 from redfuser.tuning.record import TuningLock
 
 

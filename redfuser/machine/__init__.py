@@ -1,0 +1,1 @@
+"""This machine: its processor, its threads, and the versions of its tools."""
