@@ -75,7 +75,8 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     Raises:
         RedFuserError: an argument makes no sense, or the target is unknown.
     """
-    from redfuser.options import CompileOptions, parse_budget, parse_dims, parse_gates, parse_shapes, parse_values
+    from redfuser.options import CompileOptions
+    from redfuser.parsing import parse_budget, parse_dims, parse_gates, parse_shapes, parse_values
     from redfuser.targets import load_target
     from redfuser.tuning.record import read_lock
 

@@ -18,7 +18,7 @@ from .output import print_document, print_json, progress
 if TYPE_CHECKING:
     from redfuser.bench.result import BenchResult
     from redfuser.bench.run import Subject
-    from redfuser.options import Progress
+    from redfuser.progress import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,7 @@ def _known_sizes(
     dims: Mapping[str, DimRange],
 ) -> dict[str, int]:
     """Sizes from ``--dim`` and from the arrays given; whether they fit is the artifact's affair."""
-    from redfuser.options import parse_dims
+    from redfuser.parsing import parse_dims
 
     sizes: dict[str, int] = {}
     for name, size in parse_dims(arguments.dim).items():

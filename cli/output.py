@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from redfuser.options import Progress, Silent
+from redfuser.progress import Progress, Silent
 from redfuser.report.document import plain
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from .files import check_file, whole_file
 from .output import print_json, progress
 
 if TYPE_CHECKING:
-    from redfuser.options import CompileOptions, Progress
+    from redfuser.options import CompileOptions
+    from redfuser.progress import Progress
     from redfuser.tuning.choose import Chooser
     from redfuser.tuning.record import Record, TuningLock
 

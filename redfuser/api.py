@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redfuser.errors import ModelError
-from redfuser.options import CompileOptions, Numerics, Progress, Silent, parse_gates
+from redfuser.options import CompileOptions, Numerics
+from redfuser.parsing import parse_gates
 from redfuser.paths import path_of
+from redfuser.progress import Progress, Silent
 from redfuser.targets import Target, load_target
 
 if TYPE_CHECKING:

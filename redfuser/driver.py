@@ -17,7 +17,8 @@ from redfuser.codegen.backend import Backend, Placement
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import DynamicShapeError, FusionGateError, UsageError
 from redfuser.frontend import lower_prepared, prepare_file
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.report.value import FusionReport
 from redfuser.stages.analysis import Analysis
 from redfuser.stages.fusion import Outcome, ProductMaker, fuse, plan

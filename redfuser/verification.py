@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import VerificationError
-from redfuser.options import Progress
+from redfuser.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ import pytest
 import redfuser
 from redfuser.accuracy import compare
 from redfuser.frontend import load_model
-from redfuser.options import Silent
 from redfuser.oracle.run import run_onnxruntime
+from redfuser.progress import Silent
 from redfuser.samples import random_inputs
 from redfuser.verification import compare_with_oracle
 

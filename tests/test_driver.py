@@ -13,8 +13,9 @@ from redfuser.algebra.derivation import Derivation
 from redfuser.artifact.contents import CompiledModule
 from redfuser.cascade.model import Cascade
 from redfuser.driver import analyze_model, compile_model
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
 from redfuser.oracle.run import run_float64
+from redfuser.progress import Silent
 from redfuser.samples import random_inputs
 from redfuser.targets import load_target
 from tests.golden import Golden

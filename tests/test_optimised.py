@@ -12,7 +12,7 @@ import pytest
 import redfuser
 from models.contributed_decoder import decoder
 from redfuser.errors import UnsupportedOperatorError
-from redfuser.options import Silent
+from redfuser.progress import Silent
 from redfuser.samples import random_inputs
 from redfuser.verification import compare_with_oracle
 

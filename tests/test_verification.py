@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import redfuser
 from redfuser.artifact.load import LoadedModel
-from redfuser.options import Silent
+from redfuser.progress import Silent
 from redfuser.verification import OutputAccuracy, compare_with_oracle
 from tests.frontend.running import graph_of
 

@@ -19,7 +19,8 @@ from redfuser.bench.workload import Case, known_case
 from redfuser.driver import analyze, compile_analysis
 from redfuser.errors import UsageError
 from redfuser.machine.versions import installed
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.report.collect import describe_target
 from redfuser.report.value import FusionReport
 from redfuser.stages.analysis import Analysis

@@ -16,7 +16,8 @@ from redfuser.cascade.model import Cascade
 from redfuser.codegen.backend import Backend, Kernel
 from redfuser.codegen.refusal import reason_of
 from redfuser.errors import LockMissError, MissingToolError
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.reason import Reason
 from redfuser.records import digest
 from redfuser.report.value import Time, Traffic

@@ -9,7 +9,8 @@ from redfuser.algebra import Memo
 from redfuser.cascade.canonical import Canonical, canonicalise
 from redfuser.cascade.literals import lift, literal_name
 from redfuser.cascade.model import Cascade
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.reason import Reason
 from redfuser.stages.analysis import Analysis
 from redfuser.stages.fusion import Outcome, plan

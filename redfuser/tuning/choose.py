@@ -10,7 +10,8 @@ from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backends import backend_for
 from redfuser.errors import LockMissError
 from redfuser.expr.binding import dims_in
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.targets import CpuTarget
 from redfuser.tile.traffic import traffic
 from redfuser.tuning.cost import modelled_us

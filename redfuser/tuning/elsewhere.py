@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from redfuser.cascade.identity import cascade_digest
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.targets import CpuTarget
 from redfuser.tuning.choose import Chooser, untuned
 from redfuser.tuning.record import Record, SpaceRecord

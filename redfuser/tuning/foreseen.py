@@ -14,7 +14,8 @@ from redfuser.codegen.backends import backend_for
 from redfuser.codegen.gpu.product_schedule import product_shape, product_us
 from redfuser.codegen.refusal import FAILURES, counted, reason_of
 from redfuser.expr.binding import at_sizes, usual_sizes
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
 from redfuser.tile.concrete import program_at

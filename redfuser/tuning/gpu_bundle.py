@@ -14,7 +14,8 @@ from redfuser.cascade.identity import cascade_digest
 from redfuser.cascade.kinds import classify
 from redfuser.errors import UsageError
 from redfuser.expr.binding import dims_in
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.records import RecordError, decode, digest, encode, parse, to_text
 from redfuser.targets import GpuTarget, Target
 from redfuser.tile.traffic import traffic

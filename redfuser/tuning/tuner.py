@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from redfuser.cascade.identity import cascade_digest
 from redfuser.codegen.backends import backend_for
 from redfuser.codegen.cpu.build import runs_here
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.records import digest
 from redfuser.targets import CpuTarget
 from redfuser.tile.ir import TileProgram

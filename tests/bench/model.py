@@ -106,7 +106,7 @@ def kept_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, dic
     import redfuser
     from redfuser.artifact.load import load
     from redfuser.artifact.manifest import MODULE
-    from redfuser.options import parse_dims, parse_shapes
+    from redfuser.parsing import parse_dims, parse_shapes
     from redfuser.samples import random_inputs
 
     sizes = [*arguments.dim, *arguments.shape, *([f"layers={arguments.layers}"] if arguments.layers else [])]
@@ -125,7 +125,9 @@ def compile_model(path: Path, arguments: argparse.Namespace) -> tuple[Compiled, 
     from redfuser.codegen.cpu.module import assemble
     from redfuser.driver import compile_model as fused
     from redfuser.frontend import load_model, lower
-    from redfuser.options import CompileOptions, Silent, parse_dims, parse_shapes
+    from redfuser.options import CompileOptions
+    from redfuser.parsing import parse_dims, parse_shapes
+    from redfuser.progress import Silent
     from redfuser.samples import random_inputs
     from redfuser.targets import CpuTarget, load_target
 

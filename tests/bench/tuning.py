@@ -199,7 +199,8 @@ def prepare(name: str, folder: Path, seconds: float) -> Case:
     """Take a workload apart; nothing is compiled or timed yet."""
     from redfuser.algebra import derive
     from redfuser.driver import analyze
-    from redfuser.options import CompileOptions, Silent
+    from redfuser.options import CompileOptions
+    from redfuser.progress import Silent
     from redfuser.stages.fusion import with_precision
     from redfuser.targets import CpuTarget, load_target
     from redfuser.tuning.costs.cpu import CpuModel

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from redfuser.artifact.contents import CompiledModule, KernelFiles
-from redfuser.options import CompileOptions, Progress
+from redfuser.options import CompileOptions
+from redfuser.progress import Progress
 from redfuser.report.value import FusionReport
 from redfuser.signature import TensorSpec
 from redfuser_cli.main import main

@@ -164,7 +164,7 @@ sys.exit(main(["compile", "m.onnx", "-o", {str(tmp_path / "out")!r}]))
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("module", ["argparse", "redfuser.errors", "redfuser_cli.parser", "redfuser.options"])
+@pytest.mark.parametrize("module", ["argparse", "redfuser.errors", "redfuser_cli.parser", "redfuser.progress"])
 def test_an_interrupt_while_modules_are_imported(module: str) -> None:
     script = f"""
 import os, signal, sys

@@ -11,7 +11,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import redfuser
 from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend.fixing import fix_inputs
-from redfuser.options import Silent, parse_values
+from redfuser.parsing import parse_values
+from redfuser.progress import Silent
 from redfuser.verification import compare_with_oracle
 from tests.frontend.running import graph_of
 

@@ -13,8 +13,8 @@ from onnx import ModelProto
 import redfuser
 from models.transformers import bert, gpt2, vit
 from redfuser.bench.workload import load_workload
-from redfuser.options import Silent
 from redfuser.oracle.run import run_float64
+from redfuser.progress import Silent
 from redfuser.samples import random_inputs
 from redfuser.verification import compare_with_oracle
 from tests.models.test_models import specs

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from redfuser.errors import FusionGateError
-from redfuser.options import CompileOptions, parse_gates
+from redfuser.options import CompileOptions
+from redfuser.parsing import parse_gates
 from redfuser.report import terminal
 from redfuser.report.diff import compare_reports, describe_diff
 from redfuser.report.gates import check_gates

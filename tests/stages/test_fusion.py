@@ -15,7 +15,8 @@ from redfuser.codegen.backends import backend_for
 from redfuser.codegen.gpu.value import Resources
 from redfuser.codegen.refusal import Refused
 from redfuser.errors import LockMissError
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.report.collect import describe_choice
 from redfuser.stages.fusion import Outcome, ProductMaker, fuse
 from redfuser.tile.ir import TileProgram

@@ -15,8 +15,9 @@ import redfuser
 import redfuser.driver
 from redfuser.cascade.model import Cascade
 from redfuser.driver import analyze, analyze_model
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
 from redfuser.oracle.run import run_float64
+from redfuser.progress import Silent
 from redfuser.reason import Reason
 from redfuser.stages.fusion import Outcome
 from redfuser.stages.sharing import share

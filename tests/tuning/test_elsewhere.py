@@ -13,7 +13,8 @@ import pytest
 from models.reductions import softmax, variance
 from redfuser.driver import compile_model, tune_model
 from redfuser.errors import MissingToolError, OutputError, UsageError
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.targets import load_target
 from redfuser.tuning.elsewhere import exporting, importing, tracked
 from redfuser.tuning.timing.rpc import RpcRunner, parse_tracker

@@ -9,7 +9,8 @@ from redfuser.algebra import derive
 from redfuser.codegen.backend import Kernel
 from redfuser.codegen.gpu.value import Resources
 from redfuser.codegen.refusal import Refused
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.foreseen import KEPT, Foresight, footprints

@@ -15,7 +15,8 @@ from redfuser.codegen.gpu.backend import GpuBackend
 from redfuser.codegen.gpu.value import GpuKernel, GpuProgram, Resources
 from redfuser.driver import tune_model
 from redfuser.errors import OutputError, UsageError
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.targets import load_target
 from redfuser.tile.ir import TileProgram
 from redfuser.tuning.elsewhere import exporting, importing

@@ -13,7 +13,8 @@ from models.reductions import softmax, variance
 from models.tiny_bert import BertShape, tiny_bert
 from redfuser.driver import compile_model, tune_model
 from redfuser.errors import LockMissError
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.report.describe import describe_report
 from redfuser.targets import load_target
 from redfuser.tuning import tuner

@@ -9,7 +9,8 @@ import pytest
 from models.reductions import softmax
 from redfuser.codegen.cpu.backend import CpuBackend
 from redfuser.driver import analyze
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.stages.fusion import plan
 from redfuser.targets import CpuTarget, load_target
 from redfuser.tile import build

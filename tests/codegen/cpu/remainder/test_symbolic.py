@@ -41,7 +41,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def artifact(path: Path) -> Path:
     dump = path.with_name("dump")
     from redfuser.api import compile_to_folder
-    from redfuser.options import CompileOptions, Silent
+    from redfuser.options import CompileOptions
+    from redfuser.progress import Silent
     from redfuser.targets import load_target
 
     options = CompileOptions(load_target("cpu"), dims={"n": DimRange(1, 300)})

@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper
 
 import redfuser
 from redfuser.errors import UnsupportedOperatorError
-from redfuser.options import Silent
+from redfuser.progress import Silent
 from redfuser.verification import compare_with_oracle
 from tests.frontend.running import graph_of, single
 

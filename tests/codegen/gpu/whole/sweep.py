@@ -37,7 +37,8 @@ from redfuser.codegen.gpu.tools.toolchain import find_toolchain
 from redfuser.codegen.gpu.tools.toolkit import compile_ptx
 from redfuser.codegen.gpu.value import GpuKernel, GpuProgram
 from redfuser.driver import analyze, compile_analysis
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.records import digest
 from redfuser.report.value import CascadeEntry
 from redfuser.stages.analysis import Analysis

@@ -113,7 +113,8 @@ def test_what_is_not_fused_is_right_at_every_size(target: str, recorder: Recorde
 
 def test_a_bundle_wants_sizes(bert: Path, tmp_path: Path) -> None:
     from redfuser.driver import bundle_model
-    from redfuser.options import CompileOptions, Silent
+    from redfuser.options import CompileOptions
+    from redfuser.progress import Silent
     from redfuser.targets import load_target
 
     with pytest.raises(DynamicShapeError, match="'batch', 'length' of the model is open") as caught:

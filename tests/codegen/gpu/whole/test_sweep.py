@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from redfuser.driver import analyze
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from tests.codegen.gpu.programs import gpu
 from tests.codegen.gpu.whole.recording import Recorder
 from tests.codegen.gpu.whole.sweep import CORPUS, Subject, examine, exported, workload_case

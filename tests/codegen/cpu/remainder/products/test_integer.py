@@ -17,7 +17,8 @@ from redfuser.api import compile_to_folder
 from redfuser.artifact.load import load
 from redfuser.cascade.reading.sizes import with_dims
 from redfuser.codegen.cpu.module import Assembly, assemble
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.signature import DimRange
 from tests.codegen.cpu.build import able, legalised, run
 

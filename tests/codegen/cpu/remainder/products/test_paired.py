@@ -24,7 +24,8 @@ from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.function import schedule_function
 from redfuser.codegen.cpu.remainder.products.packing import Packing
 from redfuser.codegen.cpu.remainder.products.paired import NAME
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.signature import DimRange
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import able, legalised, run

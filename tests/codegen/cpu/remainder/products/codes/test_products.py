@@ -21,7 +21,8 @@ from redfuser.codegen.cpu.module import assemble
 from redfuser.codegen.cpu.remainder.function import Scheduled, schedule_function
 from redfuser.codegen.cpu.remainder.products.codes.coding import Coding, find_coding
 from redfuser.codegen.cpu.remainder.products.packing import Packing
-from redfuser.options import CompileOptions, Silent
+from redfuser.options import CompileOptions
+from redfuser.progress import Silent
 from redfuser.signature import DimRange
 from redfuser.targets import CpuTarget, load_target
 from tests.codegen.cpu.build import able, legalised, run
