@@ -50,7 +50,7 @@ def _attention(
     import numpy as np
     from onnx.reference.ops.op_attention import _compute_attention
 
-    if mask is not None and mask.shape[-2] == 1:  # the reference takes its rows for the queries
+    if mask is not None and (mask.ndim == 1 or mask.shape[-2] == 1):  # the reference takes its rows for the queries
         mask = np.broadcast_to(mask, (*mask.shape[:-2], q.shape[-2], mask.shape[-1]))
     attributes |= {
         "scale": None if scale is None else float(scale),  # its root is taken in the type it has

@@ -230,9 +230,10 @@ def test_scores_of_attention_are_scaled_in_double(scale: float) -> None:
     np.testing.assert_allclose(run_float64(model, {"q": q, "k": q, "v": q})["y3"], scores, rtol=1e-12)
 
 
-def test_a_mask_for_all_queries_hides_later_keys_too_where_attention_is_causal() -> None:
+@pytest.mark.parametrize("shape", [(1, 3), (3,)])
+def test_a_mask_for_all_queries_hides_later_keys_too_where_attention_is_causal(shape: tuple[int, ...]) -> None:
     q = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
-    feeds = {"q": q, "k": q, "v": q, "mask": np.array([[0.5, 0, 1]], np.float32)}
+    feeds = {"q": q, "k": q, "v": q, "mask": np.array([0.5, 0, 1], np.float32).reshape(shape)}
     wide = q.astype(np.float64)
     scores = wide @ wide.transpose(0, 1, 3, 2) / 2 + feeds["mask"] + np.triu(np.full((3, 3), -np.inf), 1)
     weights = np.exp(scores)
