@@ -10,8 +10,9 @@ from redfuser.errors import UsageError
 #: Who may say how many threads there are: TVM heeds the first before the second.
 THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
 
-#: Ties workers to cores unless it is 0.
-_BINDING = "TVM_BIND_THREADS"
+#: How TVM's workers are to behave, where the environment doesn't say. ``TVM_BIND_THREADS`` ties them to cores unless it
+#: is 0; ``TVM_THREAD_POOL_SPIN_COUNT`` is how often one that waits offers its core to others before it sleeps.
+WORKERS = {"TVM_BIND_THREADS": "0", "TVM_THREAD_POOL_SPIN_COUNT": "3000"}
 
 #: More would bring any machine to a stop: workers that wait for a call keep their cores busy for a while.
 MOST_THREADS = 1024
@@ -22,7 +23,7 @@ _workers = threading.local()
 
 
 def use_threads(count: int | None) -> None:
-    """Let TVM run threads on the cores that the operating system chooses; a binding asked for stays.
+    """Let TVM run threads on the cores that the operating system chooses; what was asked of :data:`WORKERS` stays.
 
     Args:
         count: how many; what the environment says if not given.
@@ -32,11 +33,15 @@ def use_threads(count: int | None) -> None:
 
     TVM would tie each worker to a core. Whoever calls it may be on that very core, and stays there through calls of
     less than some milliseconds: these took twice as long.
+    And it would have each offer its core 300 000 times after a call, which ends soon if nobody wants the core, but on
+    two cores with four other processes took more than a minute, and the end of this process waits for it. 3000 take a
+    millisecond of an idle core; models were as fast with them, and slower with 300.
     """
     require_threads(count)
     if count is not None:
         os.environ[THREADS_VARIABLES[0]] = str(count)
-    os.environ.setdefault(_BINDING, "0")
+    for name, value in WORKERS.items():
+        os.environ.setdefault(name, value)
 
 
 def threads_asked_for() -> tuple[str, str] | None:

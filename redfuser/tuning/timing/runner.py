@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import IO, Any, Protocol
 
 from redfuser.records import encode
+from redfuser.threads import WORKERS
 from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 
 #: Longest silence of the worker, in seconds, before it counts as hanging: while it starts, and while a kernel runs.
@@ -108,7 +109,7 @@ class LocalRunner:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
-            environment = {"TVM_BIND_THREADS": "0", **os.environ, "TVM_NUM_THREADS": str(self.threads)}
+            environment = {**WORKERS, **os.environ, "TVM_NUM_THREADS": str(self.threads)}
             command = [sys.executable, "-m", "redfuser.tuning.timing.worker"]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(
