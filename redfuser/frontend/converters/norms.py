@@ -28,11 +28,14 @@ from redfuser.frontend.converters.common import (
 #: What is added to a variance unless the node says otherwise: as all attributes of ONNX, a float32.
 EPSILON = float(np.float32(1e-5))
 
+#: How much of a running statistic a batch leaves, unless the node says otherwise.
+MOMENTUM = float(np.float32(0.9))
+
 
 def convert_layer_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
     """LayerNormalization, of half precision in float32; mean and inverse deviation only where the node names them."""
     dtype = dtype_of(inputs[0])
-    wide = "float32" if dtype in HALF else dtype
+    wide = _wide(inputs[0])
     data, scale, bias = (None if v is None else cast(bb, v, wide) for v in (*inputs[:2], optional(inputs, 2)))
     shape = extents_of(data)
     axes = list(range(attributes.get("axis", -1) % len(shape), len(shape)))
@@ -119,16 +122,59 @@ def _expanded(bb: relax.BlockBuilder, value: relax.Expr, shape: Sequence[int]) -
     return value if shape_of(value) == tuple(shape) else bb.emit(R.broadcast_to(value, tuple(shape)))
 
 
-def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """BatchNormalization of inference: ``x·factor + shift``, both folded from constants in float64."""
-    if attributes.get("training_mode", 0) or output_count(attributes) > 1:
-        raise ValueError("training mode is not supported")
-    data = inputs[0]
+def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
+    """BatchNormalization: of inference ``x·factor + shift``, both folded from constants in float64 where they are known.
+
+    In training mode statistics are those of the batch, and two more outputs are the running ones after it.
+    """
+    if attributes.get("training_mode", 0):
+        return _batch_norm_of_training(bb, inputs, attributes)
+    data, epsilon = inputs[0], attributes.get("epsilon", EPSILON)
+    if not all(isinstance(value, relax.Constant) for value in inputs[1:5]):
+        return [_batch_norm(bb, inputs[:5], epsilon)]
     names = ("scale", "bias", "mean", "variance")
     scale, bias, mean, variance = (
         constant(value, name).astype(np.float64) for name, value in zip(names, inputs[1:5], strict=True)
     )
-    factor = scale / np.sqrt(variance + attributes.get("epsilon", EPSILON))
+    factor = scale / np.sqrt(variance + epsilon)
     shape = (-1, *[1] * (rank_of(data) - 2))
     scaled = bb.emit(R.multiply(data, relax.const(factor.reshape(shape), dtype_of(data))))
-    return R.add(scaled, relax.const((bias - mean * factor).reshape(shape), dtype_of(data)))
+    return [R.add(scaled, relax.const((bias - mean * factor).reshape(shape), dtype_of(data)))]
+
+
+def _batch_norm_of_training(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> list[relax.Expr]:
+    data, scale, bias, *running = inputs[:5]
+    wide = cast(bb, data, _wide(data))
+    axes = [axis for axis in range(rank_of(data)) if axis != 1]
+    mean = bb.emit(R.mean(wide, axes, True))
+    centred = bb.emit(R.subtract(wide, mean))
+    variance = bb.emit(R.mean(bb.emit(R.multiply(centred, centred)), axes, True))
+    result = _batch_norm(bb, (wide, scale, bias, mean, variance), attributes.get("epsilon", EPSILON))
+    kept = attributes.get("momentum", MOMENTUM)
+    after = [_moved(bb, old, new, kept) for old, new in zip(running, (mean, variance), strict=True)]
+    return [cast(bb, result, dtype_of(data)), *after]
+
+
+def _moved(bb: relax.BlockBuilder, old: relax.Expr, new: relax.Expr, kept: float) -> relax.Expr:
+    """A running statistic after a batch: ``old·kept + new·(1 − kept)``."""
+    dtype = dtype_of(new)
+    before = bb.emit(R.multiply(cast(bb, old, dtype), relax.const(kept, dtype)))
+    now = bb.emit(R.multiply(bb.emit(R.reshape(new, extents_of(old))), relax.const(1 - kept, dtype)))
+    return cast(bb, bb.emit(R.add(before, now)), dtype_of(old))
+
+
+def _batch_norm(bb: relax.BlockBuilder, values: Sequence[relax.Expr], epsilon: float) -> relax.Expr:
+    """``(x − mean)/√(variance + ε)·scale + bias`` of data, scale, bias, mean and variance; these by channel."""
+    wide = _wide(values[0])
+    shape = (-1, *[1] * (rank_of(values[0]) - 2))
+    data, *channels = (cast(bb, value, wide) for value in values)
+    scale, bias, mean, variance = (bb.emit(R.reshape(value, shape)) for value in channels)
+    root = bb.emit(R.sqrt(bb.emit(R.add(variance, relax.const(epsilon, wide)))))
+    normal = bb.emit(R.divide(bb.emit(R.subtract(data, mean)), root))
+    result = bb.emit(R.add(bb.emit(R.multiply(normal, scale)), bias))
+    return cast(bb, result, dtype_of(values[0]))
+
+
+def _wide(data: relax.Expr) -> str:
+    """The type that statistics of data are computed in."""
+    return "float32" if dtype_of(data) in HALF else dtype_of(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from redfuser.errors import ModelError
 from redfuser.frontend import lower
 from redfuser.oracle.run import run_float64
 from tests.frontend.converters.checking import RNG, check, normal
@@ -55,6 +56,25 @@ def test_batch_norm() -> None:
     x = normal(2, 3, 4, 5)
     weights = {"s": normal(3), "b": normal(3), "m": normal(3), "v": np.abs(normal(3)) + 0.1}
     check(single("BatchNormalization", {"x": x}, weights), {"x": x})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 5), (2, 3, 4, 5)], ids=str)
+def test_batch_norm_by_statistics_of_the_call(shape: tuple[int, ...], dtype: str) -> None:
+    channels = {"s": normal(3), "b": normal(3), "m": normal(3), "v": np.abs(normal(3)) + 0.1}
+    feeds = {name: value.astype(dtype) for name, value in {"x": normal(*shape) + 4, **channels}.items()}
+    check(single("BatchNormalization", feeds, epsilon=1e-3), feeds)
+    given = {name: feeds.pop(name) for name in ("s", "b")}
+    check(single("BatchNormalization", feeds | given), feeds | given)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_batch_norm_of_training(dtype: str) -> None:
+    channels = {"s": normal(3), "b": normal(3), "m": normal(3), "v": np.abs(normal(3)) + 0.1}
+    feeds = {name: value.astype(dtype) for name, value in {"x": normal(4, 3, 2, 5) + 4, **channels}.items()}
+    check(single("BatchNormalization", feeds, outputs=3, training_mode=1, momentum=0.7), feeds)
+    with pytest.raises(ModelError, match="outputs should be 1"):  # statistics come out of training mode alone
+        lower_and_run(single("BatchNormalization", feeds, outputs=3), feeds)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
