@@ -123,7 +123,7 @@ def _expanded(bb: relax.BlockBuilder, value: relax.Expr, shape: Sequence[int]) -
 
 
 def convert_batch_norm(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> Sequence[relax.Expr]:
-    """BatchNormalization: of inference ``x·factor + shift``, both folded from constants in float64 where they are known.
+    """BatchNormalization: of inference ``x·factor + shift``, both folded in float64 where they come from constants.
 
     In training mode statistics are those of the batch, and two more outputs are the running ones after it.
     """

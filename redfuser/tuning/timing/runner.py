@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any, Protocol
 
+from redfuser.machine.threads import WORKERS
 from redfuser.records import encode
-from redfuser.threads import WORKERS
 from redfuser.tuning.timing.job import Failure, Job, Plan, Result, Timing
 
 #: Longest silence of the worker, in seconds, before it counts as hanging: while it starts, and while a kernel runs.
