@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from redfuser.frontend.normalising.dequantised import types_of
 from redfuser.frontend.normalising.names import FreshNames, rename_reads
+from redfuser.frontend.normalising.windows import dims_of
 from redfuser.frontend.reading.walk import names_read
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto, NodeProto, TypeProto
 
 #: Functions of each element, of as many operands as there are.
 _ELEMENTWISE = frozenset(
     [
         *("Abs", "Add", "Cast", "Clip", "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "HardSigmoid", "HardSwish"),
+        "DynamicQuantizeLinear",  # its scale and zero point are one for all elements
         *("LeakyRelu", "Max", "Min", "Mul", "Neg", "QuantizeLinear", "Relu", "Sigmoid", "Softplus", "Sub", "Tanh"),
     ]
 )
@@ -48,7 +51,9 @@ class _Sinker:
         self.results = set(results)
         self.outputs = [output.name for output in graph.output]
         self.fresh = FreshNames(graph)
-        self.single = {t.name for t in graph.initializer if list(t.dims) in ([], [1])}
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.single = {name for name, tensor in self.constants.items() if list(tensor.dims) in ([], [1])}
+        self.single |= {name for name, kind in types_of(graph).items() if _is_number(kind)}
         self.last: dict[str, str] = {}
         self.ranks: dict[str, int] = {}
         self.waiting: set[str] = set()
@@ -65,7 +70,7 @@ class _Sinker:
             if node.op_type == "DequantizeLinear" and self._is_single(node):
                 self.dequantised[node.output[0]] = node
                 continue
-            if node.op_type in _ELEMENTWISE and self._passes(node):
+            if node.op_type in (*_ELEMENTWISE, "Concat") and self._passes(node):
                 self._pass(node)
                 continue
             for name in names_read(node):
@@ -106,20 +111,39 @@ class _Sinker:
         self.waiting.add(name)
 
     def _passes(self, node: NodeProto) -> bool:
-        """Whether an operator may compute with channels last: all it reads is in that order, or is one number."""
-        read = [name for name in node.input if name and name not in self.single]
-        ranks = {self._rank(name) for name in read}
-        return len(node.output) == 1 and len(ranks) == 1 and None not in ranks
+        """Whether an operator may compute with channels last: all it reads has that order, is constant or a number."""
+        ranks = {self._rank(name) for name in node.input if name and name not in self.single | self.constants.keys()}
+        if len(ranks) != 1 or None in ranks:
+            return False
+        rank = next(filter(None, ranks))
+        constants = [self.constants[name] for name in node.input if name in self.constants and name not in self.single]
+        if node.op_type == "Concat":
+            return node.attribute[0].i % rank == 1 and not constants
+        # Where there is an axis, a vector is of its entries.
+        by_axis = node.op_type in ("DequantizeLinear", "QuantizeLinear") and constants
+        return not by_axis and all(len(tensor.dims) <= rank for tensor in constants)
 
     def _pass(self, node: NodeProto) -> None:
         target, copy = node.output[0], _copy(node)
         rank = next(filter(None, map(self._rank, node.input)))
         for place, name in enumerate(node.input):
             if name and name not in self.single:
-                copy.input[place] = self._last(name)
+                copy.input[place] = self._turned(name, rank) if name in self.constants else self._last(name)
+        if node.op_type == "Concat":
+            copy.attribute[0].i = rank - 1
         copy.output[0] = self.fresh.take(f"{target}/last")
         self.nodes.append(copy)
         self._put_off(target, copy.output[0], rank)
+
+    def _turned(self, name: str, rank: int) -> str:
+        """A constant beside images of channels first, for those of channels last."""
+        from onnx import numpy_helper
+
+        array = numpy_helper.to_array(self.constants[name])
+        array = array.reshape([1] * (rank - array.ndim) + list(array.shape)).transpose(_to_last(rank)).copy()
+        tensor = numpy_helper.from_array(array, self.fresh.take(f"{name}/last"))
+        self.graph.initializer.append(tensor)
+        return str(tensor.name)
 
     def _last(self, name: str) -> str:
         """The name of a value with channels last, dequantised in that order if need be."""
@@ -152,6 +176,10 @@ def _copy(node: NodeProto) -> NodeProto:
     copy = type(node)()
     copy.CopyFrom(node)
     return copy
+
+
+def _is_number(kind: TypeProto) -> bool:
+    return kind.tensor_type.HasField("shape") and dims_of(kind) in ([], [1])
 
 
 def _to_last(rank: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy
-    from onnx import GraphProto, TypeProto
+    from onnx import GraphProto, NodeProto, TypeProto
 
     Array = numpy.ndarray[Any, Any]
 
@@ -50,9 +50,19 @@ class ByteValues:
         special = attributes.get("block_size", 0) or attributes.get("output_dtype", 0)
         return Bytes(data, scale, zero, attributes.get("axis", 1)) if narrow and not special else None
 
+    def maker(self, name: str) -> NodeProto | None:
+        """The node that gives a value; None of inputs and constants."""
+        return self._made_by.get(name)
+
+    def array(self, name: str) -> Array:
+        """Contents of a constant."""
+        from onnx import numpy_helper
+
+        return numpy_helper.to_array(self.constants[name])
+
     def single(self, *names: str) -> bool:
-        """Whether each of these constants that isn't left out is one number for all of a tensor."""
-        return all(list(self.constants[name].dims) in ([], [1]) for name in names if name)
+        """Whether each of these that isn't left out is a constant of one number for all of a tensor."""
+        return all(name in self.constants and list(self.constants[name].dims) in ([], [1]) for name in names if name)
 
     def _kind(self, name: str) -> int | None:
         """Element type of a constant."""

@@ -8,7 +8,7 @@ On the way an If with a known condition becomes the branch taken, an operator wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from redfuser.frontend.model import opset_of
@@ -50,24 +50,26 @@ _KEEP = frozenset(
 _BOUNDED = frozenset(["NonZero", "Compress", "Unique"])
 
 
-def fold_constants(proto: ModelProto) -> ModelProto:
+def fold_constants(proto: ModelProto, kept: Collection[str] = ()) -> ModelProto:
     """Fold constants and shapes; drop nodes that copy their input. ``value_info`` holds all types after it.
 
     Args:
         proto: its inputs are static. Changed in place, and returned.
+        kept: operators that aren't replaced by their definition yet.
 
     Raises:
         ModelError: a node contradicts the shapes or types of its inputs, or reads an undefined value.
     """
-    _Folder(proto).run()
+    _Folder(proto, kept).run()
     return proto
 
 
 class _Folder:
     """The state of the pass."""
 
-    def __init__(self, proto: ModelProto) -> None:
+    def __init__(self, proto: ModelProto, kept: Collection[str]) -> None:
         self.proto = proto
+        self.kept = kept
         self.graph: GraphProto = proto.graph
         self.values = GraphValues(proto)
         self.fresh = FreshNames(proto.graph)
@@ -92,7 +94,8 @@ class _Folder:
                 continue
             self.values.infer(node)
             folded = self._fold(node)
-            definition = expand(node, self.values, self.proto, self.fresh) if folded is None else None
+            whole = folded is not None or node.op_type in self.kept
+            definition = None if whole else expand(node, self.values, self.proto, self.fresh)
             if folded is not None:
                 self._add_constants(node, folded)
             elif definition is not None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.byte_convolutions import convolve_as_bytes
 from redfuser.frontend.normalising.channels_last import sink_transpositions
 from redfuser.frontend.normalising.contributed.table import adopt
 from redfuser.frontend.normalising.data import put_back, set_aside
-from redfuser.frontend.normalising.dequantised_convolutions import convolve_as_bytes
 from redfuser.frontend.normalising.dequantised_products import multiply_as_bytes
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.folding import fold_constants
+from redfuser.frontend.normalising.integer_convolutions import INTEGER_CONVOLUTIONS
 from redfuser.frontend.normalising.masked import choose_where_masked
 from redfuser.frontend.normalising.names import FreshNames
 from redfuser.frontend.reading.walk import names_read
@@ -46,7 +47,7 @@ def normalise(proto: ModelProto, convolves_bytes: bool = False) -> ModelProto:
     Args:
         proto: its inputs have shapes (:func:`redfuser.frontend.shapes.resolve_shapes`). It is used up: a copy
             would hold all weights once more.
-        convolves_bytes: whether convolutions of dequantised bytes become products of bytes.
+        convolves_bytes: whether convolutions of bytes become products of bytes.
 
     Raises:
         ModelError: the graph contradicts itself, has sparse initializers, or cannot be converted to :data:`OPSET`.
@@ -58,9 +59,9 @@ def normalise(proto: ModelProto, convolves_bytes: bool = False) -> ModelProto:
     result = upgrade(inline_functions(proto))
     _name_nodes(result.graph)
     multiply_as_bytes(result.graph)
-    fold_constants(result)
-    if convolves_bytes and (convolved := convolve_as_bytes(result)):
-        sink_transpositions(result.graph, convolved)
+    fold_constants(result, INTEGER_CONVOLUTIONS if convolves_bytes else ())
+    if convolves_bytes:
+        sink_transpositions(result.graph, convolve_as_bytes(result))
         fold_constants(result)
     _refuse_huge(result.graph)
     _name_nodes(result.graph)

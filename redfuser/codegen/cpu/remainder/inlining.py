@@ -13,7 +13,7 @@ from redfuser.extents import most
 from redfuser.indexing import simplify
 
 #: Operators that are too dear to apply more often than needed.
-DEAR = frozenset(UNARY) - {"abs", "floor", "ceil", "round", "trunc", "isnan", "isinf"} | {"pow"}
+DEAR = frozenset(UNARY) - {"abs", "floor", "ceil", "round", "trunc", "isnan", "isinf"} | {"div", "pow"}
 
 
 def inline(fragment: Fragment) -> tuple[Definition, ...]:

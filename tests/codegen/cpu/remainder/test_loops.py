@@ -146,6 +146,16 @@ def test_a_dear_value_that_two_definitions_read_is_kept() -> None:
     assert [d.tensor.name for d in inline(softmax())] == ["top", "e", "total", "out"]
 
 
+@pytest.mark.parametrize(("name", "kept"), [("div", 2), ("mul", 1)])
+def test_what_is_read_more_often_than_there_is_of_it_is_kept_if_it_is_dear(name: str, kept: int) -> None:
+    i, j = axes(8, 3)
+    t, out = Tensor("t", (8,), "float32"), Tensor("out", (8, 3), "float32")
+    x = load(Tensor("x", (8,), "float32"), i)
+    rows = Definition(t, (i,), (), "", op(name, x, number(3, "float32")), "")
+    repeated = Definition(out, (i, j), (), "", load(t, i), "")
+    assert len(inline(Fragment((Tensor("x", (8,), "float32"), out), (rows, repeated)))) == kept
+
+
 def test_a_softmax_is_one_group_over_its_rows() -> None:
     fragment = softmax()
     (group,) = make_groups(inline(fragment), frozenset(fragment.parameters))

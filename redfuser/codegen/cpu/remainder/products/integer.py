@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: Rows and columns of a block: few panels, and rows that fill half the second-level cache with bytes.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 64
 
+#: Blocks for each core, where rows are many enough: cores end at about the same time.
+BLOCKS_A_CORE = 4
+
 
 @dataclass(frozen=True)
 class BytePacking:
@@ -132,6 +135,7 @@ class _Writer:
         self.panels = product.packing.panels
         self.granted = request_tiles(self.builder) if target.has_tiles else None
         self.has_vnni = target.has_vnni
+        self.cores = target.cores
         self.rows = self._block_rows()
         self.count: Expr | None = None
         differ = product.left.dtype != product.packing.value.dtype
@@ -177,6 +181,9 @@ class _Writer:
         tall = min(BLOCK_ROWS, extent)
         if self.product.counts_rows or tall < ROWS:
             return tall
+        others = prod(most(a.extent) for a in self.work.outer) * len(self.panels.starts) * COLUMNS // self.panels.block
+        if others < BLOCKS_A_CORE * self.cores:
+            tall = min(tall, max(extent * others // (BLOCKS_A_CORE * self.cores) // ROWS, 1) * ROWS)
         return tall // ROWS * ROWS if self.granted is not None else -(-extent // -(-extent // tall))
 
     def _rows(self, number: Expr, blocks: Expr) -> tuple[Expr, Expr]:

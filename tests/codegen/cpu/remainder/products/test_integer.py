@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from models.builder import Builder
 from redfuser.api import compile_to_folder
@@ -54,6 +55,17 @@ def test_bytes_with_a_constant_weight(name: str, signs: tuple[str, str], shape: 
     assembly = assemble(legalised([variable], body), [], able(name))
     assert list(assembly.schedules.values()) == ["product"]
     np.testing.assert_array_equal(run(assembly, x), x.astype(np.int32) @ w.astype(np.int32))
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(200, 13), (40, 3), (4000, 16)])
+def test_few_columns_are_work_for_all_cores(rows: int, blocks: int) -> None:
+    x = relax.Var("x", relax.TensorStructInfo((rows, 64), "uint8"))
+    module = legalised(
+        [x], lambda: relax.BlockBuilder.current().emit_te(product, x, relax.const(some((64, 64), "int8")))
+    )
+    target = replace(able("cpu-avx2"), cores=2)
+    (function,) = [f for f in assemble(module, [], target).module.functions.values() if isinstance(f, tirx.PrimFunc)]
+    assert f"in T.parallel({blocks})" in function.script()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
