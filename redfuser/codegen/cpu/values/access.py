@@ -83,6 +83,37 @@ class Access:
             where = [self._clipped(i, n, region, evaluate) for i, n in pairs][: len(self.arrays[node.tensor].shape)]
         return decoded(BufferLoad(self.arrays[node.tensor], where), node.tensor.dtype)
 
+    def where_wanted(self, node: Load, region: Region, evaluate: Evaluate) -> PrimExpr | None:
+        """Adjacent elements of a tensor in memory as one vector, or one for all lanes; None if they are neither.
+
+        All of them are inside the tensor, or none is and nothing will be read: the caller sees to that. Where the
+        place depends on what memory holds, it is brought inside.
+        """
+        from tvm.tirx import BufferLoad, Ramp
+
+        array, lane = self.arrays[node.tensor], region.lane
+        assert lane is not None
+        last, points = len(array.shape) - 1, region.points()
+        where: list[PrimExpr] = []
+        for dimension, position in enumerate(node.indices[: last + 1]):
+            form = linear(substitute(position, points))
+            varying = [(atom, c) for atom, c in form.terms if lane in axes_of(atom)]
+            if varying and (varying != [(lane, 1)] or dimension != last):
+                return None
+            start = Linear(tuple(t for t in form.terms if t not in varying), form.constant).expr()
+            width = lane.extent if varying else 1
+            base = self._brought_inside(start, node.tensor.shape[dimension], width, region, evaluate)
+            where.append(Ramp(base, 1, width) if varying else base)
+        return decoded(BufferLoad(array, where), node.tensor.dtype)
+
+    def _brought_inside(self, start: Expr, extent: int, width: int, region: Region, evaluate: Evaluate) -> PrimExpr:
+        from tvm.tirx import Max, Min
+
+        value = evaluate(start, region.element(0)).astype(self.builder.dtype)
+        if not loads(start):
+            return value
+        return Max(Min(value, self.builder.index(index(extent - width))), self.builder.number(0))
+
     def put_in_memory(self, tensor: Tensor, indices: Sequence[Expr], region: Region, value: PrimExpr) -> None:
         """Write elements of a tensor in memory; one by one if they aren't adjacent, or bools, which TVM packs."""
         from tvm.tirx import BufferStore
@@ -139,6 +170,12 @@ class Access:
         if not loads(position) and _inside(position, extent):
             return value
         return Max(Min(value, self.builder.index(index(extent - 1))), self.builder.number(0))
+
+
+def inside(node: Load) -> bool:
+    """Whether an element certainly lies in its tensor, whatever the point of the program's axes."""
+    pairs = zip(node.indices, node.tensor.shape, strict=True)
+    return all(arithmetic(position) and _inside(position, extent) for position, extent in pairs)
 
 
 def rank(tensor: Tensor) -> int:

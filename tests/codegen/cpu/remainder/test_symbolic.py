@@ -74,3 +74,25 @@ def test_few_rows_go_through_the_tiles_that_waste_the_least() -> None:
     assert sorted(heights) == list(range(1, 301))
     assert [heights[rows] for rows in (1, 2, 3, 4, 5, 6, 8, 12, 100, 300)] == [1, 2, 3, 4, 3, 3, 4, 4, 4, 4]
     assert list(height_ranges(Tiling(4, 3, 8), size_of(Dim("n", 8, 300)))) == [4]
+
+
+def test_rows_joined_along_an_open_dimension_are_moved_as_vectors(tmp_path: Path) -> None:
+    """Which part an element is of depends on its row alone: only that part is read."""
+    build = Builder("joined")
+    past, new = build.input("past", (2, "p", 32)), build.input("new", (2, "n", 32))
+    build.output(build.node("Concat", past, new, axis=1), (2, "both", 32), name="y")
+    onnx.save(build.model(), tmp_path / "joined.onnx")
+    from redfuser.api import compile_to_folder
+    from redfuser.options import CompileOptions, Silent
+    from redfuser.targets import load_target
+
+    options = CompileOptions(load_target("cpu"), dims={"p": DimRange(0, 300), "n": DimRange(1, 300)})
+    place, dump = tmp_path / "out", tmp_path / "dump"
+    module = compile_to_folder(tmp_path / "joined.onnx", options, place, force=False, progress=Silent(), dump=dump)
+    (text,) = (p.read_text() for p in dump.glob("*-module.txt"))
+    assert "T.if_then_else(" in text and "T.Shuffle(" not in text
+    for before, count in ((0, 1), (0, 40), (1, 1), (17, 3), (300, 300)):
+        parts = {
+            name: np.random.rand(2, rows, 32).astype(np.float32) for name, rows in (("past", before), ("new", count))
+        }
+        np.testing.assert_array_equal(module.load()(parts)["y"], np.concatenate([parts["past"], parts["new"]], 1))
