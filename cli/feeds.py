@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from .arguments import natural
 if TYPE_CHECKING:
     import numpy as np
 
-    from redfuser.signature import DimRange, TensorSpec
+    from redfuser.artifact.manifest import Manifest
+    from redfuser.signature import DimRange, DimSum, TensorSpec
 
 
 def add_feeds(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def add_feeds(parser: argparse.ArgumentParser) -> None:
 
 
 def read_samples(
-    arguments: argparse.Namespace, specs: tuple[TensorSpec, ...], dims: Mapping[str, DimRange]
+    arguments: argparse.Namespace, manifest: Manifest
 ) -> list[tuple[dict[str, int], dict[str, np.ndarray]]]:
     """Arrays given in files, and random ones for the inputs left, in several sizes of the symbolic dimensions left.
 
@@ -39,17 +40,32 @@ def read_samples(
     Raises:
         UsageError: a file cannot be read or isn't a plain array file, or a name is no input or dimension.
     """
-    from redfuser.samples import random_inputs, sample_sizes
+    from redfuser.samples import random_inputs, sample_sizes, with_sums
 
-    dims = {name: dims[name] for spec in specs for name in spec.shape if isinstance(name, str)}  # in order
+    specs, sums = manifest.inputs, manifest.sums
+    dims = {name: manifest.dims[name] for spec in specs for name in spec.shape if isinstance(name, str)}  # in order
     given = _given(arguments, specs)
     known = _known_sizes(arguments, specs, given, dims)
+    known = {**with_sums(known, sums), **known}
     left = tuple(spec for spec in specs if spec.name not in given)
     samples = []
-    for sizes in sample_sizes({name: bounds for name, bounds in dims.items() if name not in known}):
-        sizes = {name: {**sizes, **known}[name] for name in dims}
+    for sizes in sample_sizes({name: bounds for name, bounds in dims.items() if name not in known}, sums):
+        sizes = _all_sizes({**sizes, **known}, known, sums)
+        sizes = {name: sizes[name] for name in dims}
         samples.append((sizes, {**random_inputs([spec.at(sizes) for spec in left], arguments.seed), **given}))
     return samples
+
+
+def _all_sizes(sizes: Mapping[str, int], known: Container[str], sums: Mapping[str, DimSum]) -> dict[str, int]:
+    """Sizes of all dimensions; where that of a sum is known, one of what it adds up is what remains."""
+    from redfuser.samples import with_sums
+
+    chosen = dict(sizes)
+    for name, total in sums.items():
+        open_parts = [dim for dim in total.counts if dim not in known]
+        if name in known and open_parts:
+            chosen[open_parts[-1]] = max(0, total.rest(sizes[name], open_parts[-1], chosen))
+    return {**with_sums(chosen, sums), **{name: size for name, size in sizes.items() if name in known}}
 
 
 def _given(arguments: argparse.Namespace, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         check_file(arguments.output)
     model = load(arguments.artifact, arguments.threads, arguments.device)
-    samples = read_samples(arguments, model.inputs, model.manifest.dims)
+    samples = read_samples(arguments, model.manifest)
     _, feeds = samples[len(samples) // 2]  # neither the smallest size nor the largest
     outputs = model(feeds)
     if arguments.output is not None:

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         manifest = verify_files(arguments.artifact)
         outputs: tuple[OutputAccuracy, ...] = ()
         if arguments.model is not None:
-            samples = read_samples(arguments, manifest.inputs, manifest.dims)
+            samples = read_samples(arguments, manifest)
             outputs = compare_with_oracle(
                 arguments.artifact, arguments.model, samples, arguments.threads, shown, arguments.device
             )

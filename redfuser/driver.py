@@ -73,6 +73,7 @@ def compile_analysis(
         inputs=analysis.lowered.inputs,
         outputs=analysis.lowered.outputs,
         dims=analysis.lowered.dims,
+        sums=analysis.lowered.sums,
         tuning_lock=collect_lock(analysis, options, outcomes, products.made).to_json(),
         dump=collect_dump(analysis, outcomes, kernels, assembly, report),
     )

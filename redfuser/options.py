@@ -100,7 +100,7 @@ class CompileOptions:
 
 
 def _checked_dim(name: str, value: Any) -> int | DimRange:
-    bounds = (value.low, value.high) if isinstance(value, DimRange) else (value,)
+    bounds = [value.low or 1, value.high] if isinstance(value, DimRange) else [value]  # a past may be 0
     if not all(map(is_extent, map(str, bounds))) or bounds[0] > bounds[-1]:
         raise UsageError(
             f"--dim {name}: {value!r} isn't a positive integer", f"for a range, DimRange or {name}=LOW:HIGH"

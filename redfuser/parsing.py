@@ -24,7 +24,8 @@ def parse_dims(items: Iterable[str]) -> dict[str, int | DimRange]:
     for item in items:
         name, found, value = item.rpartition("=")
         low, colon, high = value.partition(":")
-        if not found or not name or not is_extent(low) or bool(colon) != is_extent(high):
+        lowest = is_extent(low) or bool(colon and low == "0")
+        if not found or not name or not lowest or bool(colon) != is_extent(high):
             raise UsageError(
                 f"--dim {item!r} isn't NAME=EXTENT or NAME=LOW:HIGH with positive extents",
                 "for example --dim batch=1 --dim seq=1:512",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from redfuser.signature import DimRange, TensorSpec
+from redfuser.signature import DimRange, DimSum, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,20 +20,33 @@ _HARD_SIZES = (7, 16, 31, 64, 65, 129)
 _LARGEST_TRIED = 1024
 
 
-def sample_sizes(dims: Mapping[str, DimRange]) -> tuple[dict[str, int], ...]:
+def sample_sizes(dims: Mapping[str, DimRange], sums: Mapping[str, DimSum] | None = None) -> tuple[dict[str, int], ...]:
     """Sizes of symbolic dimensions to try: the smallest, hard ones along the last dimension, the largest if small.
 
-    The dimensions before the last one, batches most often, stay small.
+    The dimensions before the last one, batches most often, stay small. Where one is the sum of others, each of these in
+    turn is the long one, and the rest of them as short as may be: new words without a past, and a past with one.
+
+    Args:
+        sums: what those dimensions have to be that others decide; they are among ``dims`` or not.
     """
-    if not dims:
-        return ({},)
-    *outer, last = dims
-    *_, (_, bounds) = dims.items()
+    own = {name: bounds for name, bounds in dims.items() if name not in (sums or {})}
+    parts = {name for total in (sums or {}).values() if len(total.counts) > 1 for name in total.counts} & own.keys()
+    tried = [_along(own, last, parts) for last in ([name for name in own if name in parts] or list(own)[-1:])]
+    return tuple(with_sums(sizes, sums or {}) for along in tried for sizes in along) or ({},)
+
+
+def _along(dims: Mapping[str, DimRange], last: str, short: Container[str]) -> Iterator[dict[str, int]]:
+    """Sizes where one dimension is long."""
+    bounds = dims[last]
     lengths = [bounds.low, *(n for n in _HARD_SIZES if n in bounds), *([bounds.high] * (bounds.high <= _LARGEST_TRIED))]
-    return tuple(
-        {**{name: dims[name].clamp(1 + place % 3) for name in outer}, last: length}
-        for place, length in enumerate(dict.fromkeys(lengths))
-    )
+    for place, length in enumerate(dict.fromkeys(lengths)):
+        small = {name: each.low if name in short else each.clamp(1 + place % 3) for name, each in dims.items()}
+        yield {**small, last: length}
+
+
+def with_sums(sizes: Mapping[str, int], sums: Mapping[str, DimSum]) -> dict[str, int]:
+    """Sizes of all dimensions: those that are sums of others too."""
+    return {**sizes, **{name: total.at(sizes) for name, total in sums.items() if total.counts.keys() <= sizes.keys()}}
 
 
 def random_inputs(specs: Sequence[TensorSpec], seed: int) -> Values:

@@ -19,7 +19,7 @@ from redfuser.artifact.load import LoadedModel
 from redfuser.errors import UsageError
 from redfuser.oracle.run import run_float64, run_onnxruntime
 from redfuser.samples import random_inputs, sample_sizes
-from redfuser.signature import DimRange
+from redfuser.signature import DimRange, DimSum
 
 #: One, primes, tiles and their neighbours, the upper bound.
 LENGTHS = [1, 2, 7, 15, 16, 17, 31, 63, 64, 65, 96]
@@ -99,6 +99,14 @@ def test_sizes_to_try() -> None:
     assert [sizes["length"] for sizes in tried] == [2, 7, 16, 31, 64, 65, 96]
     assert {sizes["batch"] for sizes in tried} == {1, 2}
     assert sample_sizes({"n": DimRange(4, 65536)})[-1] == {"n": 129}
+
+
+def test_sizes_of_prompts_and_steps_to_try() -> None:
+    dims = {"batch": DimRange(1, 9), "new": DimRange(1, 9), "all": DimRange(1, 9), "past": DimRange(0, 8)}
+    tried = sample_sizes(dims, {"all": DimSum({"past": 1, "new": 1})})
+    assert all(sizes["all"] == sizes["past"] + sizes["new"] for sizes in tried)
+    assert all(sizes["past"] == 0 or sizes["new"] == 1 for sizes in tried)
+    assert {(sizes["new"], sizes["past"]) for sizes in tried} == {(1, 0), (7, 0), (9, 0), (1, 7), (1, 8)}
 
 
 @pytest.mark.parametrize("shape", [["n", 12], [5, "n"]])

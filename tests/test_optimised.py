@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,15 @@ import onnx
 import pytest
 
 import redfuser
-from models.contributed_decoder import decoder
+from models.contributed_decoder import PLACES, decoder
+from redfuser.api import Artifact
 from redfuser.errors import UnsupportedOperatorError
+from redfuser.oracle.run import run_onnxruntime
 from redfuser.progress import Silent
 from redfuser.samples import random_inputs
+from redfuser.signature import DimRange
 from redfuser.verification import compare_with_oracle
+from redfuser_cli.main import main
 
 #: exported models, and an operator that ONNX Runtime's own optimiser writes into each
 OPTIMISED = {
@@ -147,3 +152,50 @@ def test_a_decoder_with_a_past(sizes: dict[str, int], tmp_path: Path) -> None:
         feeds["attention_mask"][1, 20:] = 0  # a shorter row
     for output in compare_with_oracle(artifact.path, path, [({}, feeds)], None, Silent()):
         assert output.accuracy.passed, str(output)
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Artifact]:
+    """A decoder with all its sizes open."""
+    folder = tmp_path_factory.mktemp("decoder")
+    path = folder / "decoder.onnx"
+    path.write_bytes(decoder().SerializeToString())
+    return path, redfuser.compile(path, output=folder / "out")
+
+
+@pytest.mark.slow
+def test_one_artifact_generates(generator: tuple[Path, Artifact]) -> None:
+    """A prompt of rows of two lengths, then word after word; what ONNX Runtime makes of the same, each step."""
+    path, artifact = generator
+    assert artifact.report.kinds(fused_only=True)["attention"] == 2
+    assert artifact.manifest.dims["past"] == DimRange(0, PLACES - 1)
+    model, proto = artifact.load(), onnx.load(path)
+    states = [spec for spec in model.inputs if spec.name.startswith("past")]
+    past = {spec.name: np.zeros((2, spec.shape[1], 0, spec.shape[3]), np.float32) for spec in states}
+    words, mask = np.random.default_rng(0).integers(0, 50, (2, 37)), np.ones((2, 37), np.int64)
+    mask[1, 30:] = 0
+    for step in range(6):
+        feeds = {"input_ids": words, "attention_mask": mask, **past}
+        ours, theirs = model(feeds), run_onnxruntime(proto, feeds, 2)
+        last = [36, 29] if step == 0 else [0, 0]
+        logits = [results["logits"][[0, 1], last] for results in (ours, theirs)]
+        np.testing.assert_allclose(*logits, rtol=1e-4, atol=1e-5)
+        for name, row in product(past, range(2)):  # what lies behind the end of a row of a prompt says nothing
+            states = [results[name.replace("past", "present")] for results in (ours, theirs)]
+            np.testing.assert_allclose(*(state[row, :, : mask[row].sum()] for state in states), atol=1e-5)
+        past = {name: ours[name.replace("past", "present")] for name in past}
+        words, counts = logits[0].argmax(-1)[:, None], mask.sum(1) + 1
+        mask = (np.arange(38 + step) < counts[:, None]).astype(np.int64)
+
+
+@pytest.mark.slow
+def test_that_artifact_on_the_command_line(
+    generator: tuple[Path, Artifact], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, artifact = generator
+    assert main(["verify", str(artifact.path), "--model", str(path), "-q"]) == 0
+    assert "batch=3, new=1, all=17, past=16" in capsys.readouterr().out
+    assert main(["run", str(artifact.path), "--dim", "all=9", "--dim", "new=2", "-q"]) == 0
+    assert "present.0.key: float32[1, 2, 9, 16]" in capsys.readouterr().out
+    assert main(["run", str(artifact.path), "--dim", "all=9", "--dim", "new=2", "--dim", "past=4", "-q"]) == 2
+    assert "dimension 'all' is 9, but has to be new + past: 6" in capsys.readouterr().err

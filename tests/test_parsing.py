@@ -31,7 +31,7 @@ def test_dims() -> None:
         "b=1:",
         "b=:2",
         "b=2:1",
-        "b=0:4",
+        "b=0:0",
     ],
 )
 def test_bad_dims(item: str) -> None:

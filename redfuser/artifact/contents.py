@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from redfuser.report.value import FusionReport
-from redfuser.signature import DimRange, TensorSpec
+from redfuser.signature import DimRange, DimSum, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class CompiledModule:
         inputs: what the module takes, in order.
         outputs: what it gives, in order.
         dims: range of each symbolic dimension of the inputs.
+        sums: what those of them have to be that others decide.
         tuning_lock: text of ``tuning.lock``.
         dump: stage name -> its value, whose text ``--dump`` writes.
     """
@@ -48,6 +49,7 @@ class CompiledModule:
     outputs: tuple[TensorSpec, ...]
     tuning_lock: str
     dims: Mapping[str, DimRange] = field(default_factory=dict)
+    sums: Mapping[str, DimSum] = field(default_factory=dict)
     dump: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:

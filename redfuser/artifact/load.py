@@ -18,7 +18,7 @@ from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.machine.host import usable_cores
 from redfuser.machine.threads import require_threads, require_workers, threads_asked_for, use_threads
 from redfuser.paths import path_of
-from redfuser.signature import DimRange, TensorSpec
+from redfuser.signature import DimRange, DimSum, TensorSpec
 
 #: What DLPack calls the memory of a processor.
 _PROCESSOR = 1
@@ -72,7 +72,7 @@ class LoadedModel:
             UsageError: names the input that is missing, unknown, or of another shape or dtype; or the process was
                 forked after a call.
         """
-        arrays = check_feeds(self.inputs, feeds, self.manifest.dims)
+        arrays = check_feeds(self.inputs, feeds, self.manifest.dims, self.manifest.sums)
         require_workers(gpu=self.manifest.target.kind != "cpu")
         with self.turn:
             if self.manifest.dims:
@@ -105,15 +105,20 @@ def _shares(device: Any, dtype: str) -> bool:
 
 
 def check_feeds(
-    specs: tuple[TensorSpec, ...], feeds: Mapping[str, np.ndarray], dims: Mapping[str, DimRange] | None = None
+    specs: tuple[TensorSpec, ...],
+    feeds: Mapping[str, np.ndarray],
+    dims: Mapping[str, DimRange] | None = None,
+    sums: Mapping[str, DimSum] | None = None,
 ) -> list[np.ndarray]:
     """The arrays in calling order, contiguous and aligned, in this machine's byte order.
 
     Args:
         dims: range of each symbolic dimension.
+        sums: what those of them have to be that others decide.
 
     Raises:
-        UsageError: see :meth:`LoadedModel.__call__`; or a dimension is out of its range, or differs between inputs.
+        UsageError: see :meth:`LoadedModel.__call__`; or a dimension is out of its range, differs between inputs, or
+            isn't the sum that it has to be.
     """
     signature = f"the module takes {', '.join(map(str, specs)) or 'no inputs'}"
     if not isinstance(feeds, Mapping):
@@ -137,6 +142,7 @@ def check_feeds(
         _bind_sizes(spec, array.shape, sizes, dims or {})
         native = array.dtype.newbyteorder("=")
         arrays.append(np.require(array, native, ("C_CONTIGUOUS", "ALIGNED")).reshape(array.shape))
+    _require_sums(sizes, sums or {})
     return arrays
 
 
@@ -163,6 +169,16 @@ def _bind_sizes(spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, int],
             raise UsageError(
                 f"dimension {name!r} is {size} in input {spec.name!r} and {sizes[name]} in another input",
                 "give inputs that agree",
+            )
+
+
+def _require_sums(sizes: Mapping[str, int], sums: Mapping[str, DimSum]) -> None:
+    for name, total in sums.items():
+        if sizes[name] != total.at(sizes):
+            values = ", ".join(f"{dim!r} is {sizes[dim]}" for dim in total.counts)
+            raise UsageError(
+                f"dimension {name!r} is {sizes[name]}, but has to be {total}: {total.at(sizes)}, since {values}",
+                f"give inputs that agree, or compile with --dim {' or --dim '.join(f'{d}=N' for d in total.counts)}",
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from redfuser.errors import UsageError, VerificationError
 from redfuser.options import Fp32, Numerics
 from redfuser.records import RecordError, decode, encode, parse, to_text
 from redfuser.report.value import TargetInfo
-from redfuser.signature import DimRange, TensorSpec
+from redfuser.signature import DimRange, DimSum, TensorSpec
 
 SCHEMA: Literal["redfuser.artifact/1"] = "redfuser.artifact/1"
 MANIFEST, MODULE, REPORT, LOCK, KERNELS = "manifest.json", "module.so", "report.json", "tuning.lock", "kernels"
@@ -61,6 +61,7 @@ class Manifest:
         inputs: signature, in calling order.
         outputs: likewise.
         dims: range of each symbolic dimension that ``inputs`` names.
+        sums: what those of them have to be that others decide.
         tools: versions by distribution.
         files: by path relative to the artifact, with ``/``.
     """
@@ -75,6 +76,7 @@ class Manifest:
     dims: Mapping[str, DimRange]
     tools: Mapping[str, str]
     files: Mapping[str, FileRecord]
+    sums: Mapping[str, DimSum] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The manifest as deterministic JSON text."""
@@ -85,6 +87,7 @@ class Manifest:
         lines += [f"  input  {spec}" for spec in self.inputs]
         lines += [f"  output {spec}" for spec in self.outputs]
         lines += [f"  {name} from {bounds.low} to {bounds.high}" for name, bounds in self.dims.items()]
+        lines += [f"  {name} = {total}" for name, total in self.sums.items()]
         return "\n".join(lines)
 
 

@@ -132,6 +132,7 @@ def _manifest(compiled: CompiledModule, options: CompileOptions, folder: Path) -
         inputs=compiled.inputs,
         outputs=compiled.outputs,
         dims=compiled.dims,
+        sums=compiled.sums,
         tools=tool_versions(compiled.report.target.kind),
         files=files,
     )

@@ -22,8 +22,10 @@ from redfuser.frontend.converters.broadcasting import require_fit
 from redfuser.frontend.converters.common import Attributes, Inputs
 from redfuser.frontend.element_types import held_array, held_type
 from redfuser.frontend.model import opset_of
+from redfuser.frontend.normalising.own import APPEND
+from redfuser.frontend.normalising.own import DOMAIN as OWN_DOMAIN
 from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, constant_sizes, evaluate, objects
-from redfuser.frontend.symbols import OutOfRange, Symbols
+from redfuser.frontend.symbols import OutOfRange, Symbols, Tied
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 
@@ -51,11 +53,12 @@ def import_graph(
     Raises:
         UnsupportedOperatorError: an operator has no converter, or its converter refuses this use of it.
         OutOfRange: a symbolic dimension has sizes that the model doesn't take.
+        Tied: the model takes those alone at which one symbolic dimension is a sum of others.
     """
     importer = _Importer(symbols or Symbols({}), weights or {})
     try:
         return importer.from_onnx(proto.graph, opset_of(proto))
-    except (UnsupportedOperatorError, OutOfRange):
+    except (UnsupportedOperatorError, OutOfRange, Tied):
         importer.bb._end_block()  # TVM prints a warning about a block left open
         raise
 
@@ -77,10 +80,10 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _parse_graph_input(self, graph: GraphProto) -> None:
         """Parameters ``input_0``, … : names from the model never become identifiers."""
-        variables = self.symbols.variables
+        extents = self.symbols.extents
         for place, value in enumerate(graph.input):
             tensor = value.type.tensor_type
-            shape = [d.dim_value if d.HasField("dim_value") else variables[d.dim_param] for d in tensor.shape.dim]
+            shape = [d.dim_value if d.HasField("dim_value") else extents[d.dim_param] for d in tensor.shape.dim]
             kind = held_type(tensor.elem_type, f"input '{value.name}'")
             variable = self._new_var(f"input_{place}", shape, kind)
             self._nodes[value.name] = self._inputs[value.name] = variable
@@ -177,7 +180,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 require_fit(node.op_type, inputs, self.symbols)
             result = convert(self.bb, inputs, attributes)
             return self._separate(self.bb.normalize(result) if isinstance(result, relax.Expr) else result)
-        except OutOfRange:
+        except (OutOfRange, Tied):
             raise
         except Exception as error:
             # Converters refuse with whatever exception comes to hand, assertions included.
@@ -259,4 +262,7 @@ def _is_switch(variable: relax.Var) -> bool:
 
 def _is_supported(node: NodeProto) -> bool:
     stock = onnx_frontend._get_convert_map()
-    return node.domain in _DEFAULT_DOMAINS and (node.op_type in stock or node.op_type in CONVERTERS)
+    if node.domain == OWN_DOMAIN:
+        return node.op_type == APPEND
+    known = node.op_type in stock or (node.op_type in CONVERTERS and node.op_type != APPEND)
+    return node.domain in _DEFAULT_DOMAINS and known

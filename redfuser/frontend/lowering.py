@@ -12,12 +12,13 @@ from redfuser.frontend.fixing import fix_inputs
 from redfuser.frontend.model import OnnxModel, PreparedModel
 from redfuser.frontend.normalising.normalise import normalise
 from redfuser.frontend.outputs import require_outputs
+from redfuser.frontend.ranges import with_pasts, within_sums
 from redfuser.frontend.shapes import graph_inputs, resolve_shapes
-from redfuser.signature import ANY_SIZE, DimRange, TensorSpec
+from redfuser.signature import ANY_SIZE, DimRange, DimSum, TensorSpec
 
 if TYPE_CHECKING:
     from tvm import IRModule
-    from tvm.tirx import PrimExpr, Var
+    from tvm.tirx import PrimExpr
 
     from redfuser.frontend.symbols import Symbols
 
@@ -33,7 +34,8 @@ class LoweredModel:
         inputs: in the order of ``main``'s parameters.
         outputs: in the order of ``main``'s result.
         dims: range of each dimension that is known on the call only, by the model's name of it.
-        symbols: the variable of ``module`` that stands for each of them, by name.
+        sums: what those of them have to be that others decide, by name.
+        extents: what stands for each of them in ``module``, by name: a variable, or a sum of some.
         provenance: name of each bound variable -> names of the ONNX nodes it computes.
         operators: name of each ONNX node -> its operator.
     """
@@ -42,7 +44,8 @@ class LoweredModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dims: Mapping[str, DimRange]
-    symbols: Mapping[str, Var]
+    sums: Mapping[str, DimSum]
+    extents: Mapping[str, PrimExpr]
     provenance: Mapping[str, tuple[str, ...]]
     operators: Mapping[str, str]
 
@@ -52,8 +55,8 @@ class LoweredModel:
         Raises:
             AssertionError: they don't hold; a bug of ours.
         """
+        import tvm_ffi
         from tvm import ir, relax
-        from tvm.tirx import Var
 
         main = self.module["main"]
         assert len(main.body.blocks) <= 1, "more than one block"
@@ -71,8 +74,9 @@ class LoweredModel:
         assert len(main.params) == len(self.inputs), "inputs and parameters differ"
         for parameter, spec in zip(main.params, self.inputs, strict=True):
             info = parameter.struct_info
-            shape = tuple(self.symbols[n] if isinstance(n, str) else n for n in spec.shape)
-            same = all(a.same_as(b) if isinstance(b, Var) else a == b for a, b in zip(info.shape, shape, strict=True))
+            shape = tuple(self.extents[n] if isinstance(n, str) else n for n in spec.shape)
+            pairs = zip(info.shape, shape, strict=True)
+            same = all(a == b if isinstance(b, int) else tvm_ffi.structural_equal(a, b) for a, b in pairs)
             assert same and info.dtype == spec.dtype, f"{spec} is not {info}"
         relax.analysis.well_formed(self.module)
 
@@ -133,18 +137,19 @@ def lower_prepared(model: PreparedModel) -> LoweredModel:
     normal = model.proto
     imported, symbols = _import(model)
     module, owners = legalise(imported, normal.graph.node)
-    module = with_dims(module, {symbols.variables[name].name: bounds for name, bounds in symbols.ranges.items()})
+    module = with_dims(module, {v.name: symbols.ranges[name] for name, v in symbols.variables.items()})
     nodes = normal.graph.node
     main = module["main"]
-    inputs = [_spec(value.name, p, symbols.variables) for value, p in zip(normal.graph.input, main.params, strict=True)]
+    inputs = [_spec(value.name, p, symbols) for value, p in zip(normal.graph.input, main.params, strict=True)]
     results = main.body.body.fields if len(normal.graph.output) > 1 else [main.body.body]
-    outputs = [_spec(v.name, r, symbols.variables) for v, r in zip(normal.graph.output, results, strict=True)]
+    outputs = [_spec(v.name, r, symbols) for v, r in zip(normal.graph.output, results, strict=True)]
     return LoweredModel(
         module=module,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         dims=symbols.ranges,
-        symbols=symbols.variables,
+        sums=symbols.sums,
+        extents=symbols.extents,
         provenance={variable: (nodes[owner].name,) for variable, owner in owners.items()},
         operators={node.name: node.op_type for node in nodes},
     )
@@ -153,13 +158,18 @@ def lower_prepared(model: PreparedModel) -> LoweredModel:
 def _import(model: PreparedModel) -> tuple[IRModule, Symbols]:
     """The imported model; a dimension that was given no range gets the one that the model's own tables allow."""
     from redfuser.frontend.importer import import_graph
-    from redfuser.frontend.symbols import OutOfRange, Symbols
+    from redfuser.frontend.symbols import OutOfRange, Symbols, Tied
 
-    ranges = model.dims
+    ranges = with_pasts(model.proto, model.dims)
+    sums: dict[str, DimSum] = {}
     while True:
-        symbols = Symbols(ranges)
+        ranges = within_sums(ranges, sums)
+        symbols = Symbols(ranges, sums)
         try:
             return import_graph(model.proto, symbols, model.weights), symbols
+        except Tied as tie:
+            sums = {name: total.replaced(tie.name, tie.total) for name, total in sums.items()}
+            sums[tie.name] = tie.total
         except OutOfRange as limit:
             bounds, taken = ranges[limit.name], limit.taken
             fitting = DimRange(max(bounds.low, taken.low), min(bounds.high, taken.high))
@@ -171,14 +181,14 @@ def _import(model: PreparedModel) -> tuple[IRModule, Symbols]:
             ranges = {**ranges, limit.name: fitting}
 
 
-def _spec(name: str, value: object, symbols: Mapping[str, Var]) -> TensorSpec:
+def _spec(name: str, value: object, symbols: Symbols) -> TensorSpec:
     info = value.struct_info  # type: ignore[attr-defined]
     return TensorSpec(name, tuple(_extent(extent, symbols) for extent in info.shape), str(info.dtype))
 
 
-def _extent(extent: PrimExpr, symbols: Mapping[str, Var]) -> int | str:
+def _extent(extent: PrimExpr, symbols: Symbols) -> int | str:
     from tvm import tirx
 
     if isinstance(extent, tirx.IntImm):
         return int(extent)
-    return next((name for name, variable in symbols.items() if variable.same_as(extent)), str(extent))
+    return symbols.name_of(extent) or str(extent)

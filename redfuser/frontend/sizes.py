@@ -24,6 +24,7 @@ MOST_ELEMENTS = 64
 
 #: Inputs that converters take as sizes; everywhere else sizes become tensors.
 SHAPE_INPUTS: dict[str, frozenset[int]] = {
+    "Append": frozenset([3]),
     "ConstantOfShape": frozenset([0]),
     "Expand": frozenset([1]),
     "Range": frozenset([0, 1, 2]),

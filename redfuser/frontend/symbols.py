@@ -10,7 +10,7 @@ import numpy as np
 from tvm import arith, tirx
 from tvm.ir import Range
 
-from redfuser.signature import ANY_SIZE, DimRange
+from redfuser.signature import ANY_SIZE, DimRange, DimSum
 
 
 class OutOfRange(Exception):
@@ -22,24 +22,44 @@ class OutOfRange(Exception):
         self.taken = taken
 
 
+class Tied(Exception):
+    """The model takes those sizes alone at which a symbolic dimension is a sum of others."""
+
+    def __init__(self, name: str, total: DimSum) -> None:
+        super().__init__(f"dimension {name!r} is {total} here")
+        self.name = name
+        self.total = total
+
+
 class Symbols:
     """The symbolic dimensions of a model.
 
     Args:
         ranges: of each dimension, by its name.
+        sums: what those dimensions are that others decide.
 
     Attributes:
-        variables: what stands for each dimension in Relax; names from the model never become identifiers unchanged.
+        variables: what stands for each other dimension in Relax; names from the model never become identifiers
+            unchanged.
+        extents: what stands for each dimension: its variable, or the sum of some.
     """
 
-    def __init__(self, ranges: Mapping[str, DimRange]) -> None:
+    def __init__(self, ranges: Mapping[str, DimRange], sums: Mapping[str, DimSum] | None = None) -> None:
         self.ranges = dict(ranges)
+        self.sums = dict(sums or {})
         self.variables: dict[str, tirx.Var] = {}
         self._analyzer = arith.Analyzer()
         for name, bounds in ranges.items():
-            variable = tirx.Var(self._identifier(name), "int64")
-            self.variables[name] = variable
-            self._analyzer.bind(variable, Range(bounds.low, bounds.high + 1))
+            if name not in self.sums:
+                variable = tirx.Var(self._identifier(name), "int64")
+                self.variables[name] = variable
+                self._analyzer.bind(variable, Range(bounds.low, bounds.high + 1))
+        self.extents: dict[str, tirx.PrimExpr] = {**self.variables}
+        for name, total in self.sums.items():
+            terms = [self.variables[dim] * count for dim, count in total.counts.items()]
+            self.extents[name] = (
+                sum(terms, start=expression(total.constant)) if total.constant else sum(terms[1:], terms[0])
+            )
 
     def _identifier(self, name: str) -> str:
         safe = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
@@ -80,13 +100,15 @@ class Symbols:
             OutOfRange: it is a symbolic dimension that may be less.
             ValueError: it depends on several of them.
         """
-        name = self._name(extent)
+        name = self.name_of(extent)
         if name is not None and self.ranges[name].low < count:
             raise OutOfRange(name, DimRange(count, ANY_SIZE.high))
         return self.decide(extent >= count)
 
     def require_least(self, extent: Any, count: int) -> None:
         """Check that an extent is ``count`` at least, whatever the dimensions; nothing is known of one of several.
+
+        A dimension may be 0 only where nothing that is computed is empty then.
 
         Raises:
             OutOfRange: it is for sizes of the one dimension that it depends on from some on, or up to some.
@@ -97,6 +119,10 @@ class Symbols:
                 raise ValueError(f"it would have {extent} elements along an axis")
             return
         used = tirx.analysis.undefined_vars(extent)
+        for name, variable in self.variables.items():
+            may_be_empty = self.ranges[name].low == 0 and any(variable.same_as(each) for each in used)
+            if may_be_empty and not self._analyzer.can_prove(extent >= 1):
+                raise OutOfRange(name, ANY_SIZE)
         name = next((n for n, v in self.variables.items() if len(used) == 1 and v.same_as(used[0])), "")
         if not name or self._analyzer.can_prove(extent >= count):
             return
@@ -118,6 +144,7 @@ class Symbols:
 
         Raises:
             OutOfRange: they are up to some size of the one dimension that they depend on.
+            Tied: they are where one dimension is a sum of others.
             ValueError: they are for some sizes only.
         """
         difference = self.simplify(expression(a) - expression(b))
@@ -125,8 +152,24 @@ class Symbols:
             return
         name, most = self._vanishes(difference)
         if name:
-            raise OutOfRange(name, DimRange(ANY_SIZE.low, most))
+            raise OutOfRange(name, self._up_to(name, most))
+        self._tie(difference)
         raise ValueError(f"its operands fit each other only if the symbolic dimensions make {a} and {b} the same")
+
+    def _tie(self, difference: Any) -> None:
+        """Raise :class:`Tied` where a difference is 0 only if some dimension is a sum of others; the last such one."""
+        used = [] if isinstance(difference, int) else list(tirx.analysis.undefined_vars(difference))
+        if len(used) < 2:
+            return
+        names = [name for name, variable in self.variables.items() if any(variable.same_as(each) for each in used)]
+        found = arith.detect_linear_equation(difference, [self.variables[name] for name in names])
+        if not found or not all(isinstance(value, tirx.IntImm) for value in found):
+            return
+        *factors, constant = map(int, found)
+        for name, factor in reversed(list(zip(names, factors, strict=True))):
+            counts = {other: -factor * count for other, count in zip(names, factors, strict=True) if other != name}
+            if abs(factor) == 1 and min(counts.values()) > 0 and -factor * constant >= 0:
+                raise Tied(name, DimSum(counts, -factor * constant))
 
     def _vanishes(self, difference: Any) -> tuple[str, int]:
         """The dimension up to some size of which a difference of extents is 0, and that size; "" if there is none."""
@@ -154,14 +197,20 @@ class Symbols:
         """
         if last is None or not isinstance(extent, int):
             return
-        for name, variable in self.variables.items():
-            offset = self.simplify(last - variable)
+        for name, own in self.extents.items():
+            offset = self.simplify(last - own)
             if isinstance(offset, int) and 1 <= extent - 1 - offset < self.ranges[name].high:
-                raise OutOfRange(name, DimRange(ANY_SIZE.low, extent - 1 - offset))
+                raise OutOfRange(name, self._up_to(name, extent - 1 - offset))
 
-    def _name(self, extent: Any) -> str | None:
+    def _up_to(self, name: str, most: int) -> DimRange:
+        """Sizes of a dimension that aren't above one."""
+        return DimRange(min(ANY_SIZE.low, self.ranges[name].low), most)
+
+    def name_of(self, extent: Any) -> str | None:
         """The name of the dimension that an extent is, if it is one."""
-        return next((n for n, v in self.variables.items() if isinstance(extent, tirx.Var) and v.same_as(extent)), None)
+        if isinstance(extent, int | tirx.IntImm):
+            return None
+        return next((n for n, own in self.extents.items() if self._analyzer.can_prove_equal(own, extent)), None)
 
     def later(self, start: Any, end: Any) -> Any:
         """The end of a slice, or its start where that comes after it: nothing lies between the two."""
@@ -178,9 +227,11 @@ class Symbols:
         start, extent = self.simplify(start), self.simplify(extent)
         if isinstance(start, int) and start < 0:
             start = self.simplify(tirx.Max(expression(start + extent), expression(0)))
-        name = self._name(start)
-        if name is not None and isinstance(extent, int) and self.ranges[name].high > extent:
-            raise OutOfRange(name, DimRange(ANY_SIZE.low, extent))
+        name = self.name_of(start)
+        if name is not None and isinstance(extent, int):
+            if self.ranges[name].high > extent:
+                raise OutOfRange(name, self._up_to(name, extent))
+            return start
         return self.simplify(tirx.Min(expression(start), expression(extent)))
 
 

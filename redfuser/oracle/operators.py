@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from redfuser.frontend.normalising.own import APPEND, DOMAIN
 from redfuser.oracle.recurrences import recurrent
 
 if TYPE_CHECKING:
@@ -22,17 +23,29 @@ if TYPE_CHECKING:
 
 def double_operators() -> list[type]:
     """Classes that :class:`onnx.reference.ReferenceEvaluator` takes as ``new_ops``."""
-    return [_operator(kind, compute) for kind, compute in _OPERATORS.items()]
+    own = _operator(APPEND, _append, DOMAIN)
+    return [own, *(_operator(kind, compute) for kind, compute in _OPERATORS.items())]
 
 
-def _operator(kind: str, compute: Callable[..., Results]) -> type:
+def _operator(kind: str, compute: Callable[..., Results], domain: str = "") -> type:
     from onnx.reference.op_run import OpRun
 
     def run(_: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
         results = compute(*inputs, **attributes)
         return results if isinstance(results, tuple) else (results,)
 
-    return type(kind, (OpRun,), {"_run": run})
+    return type(kind, (OpRun,), {"_run": run, "op_domain": domain})
+
+
+def _append(past: Array, new: Array, before: Array, room: Array) -> Array:
+    """Of our own domain: each sequence's first rows of the past, then the new ones, then 0."""
+    import numpy as np
+
+    result = np.zeros((*new.shape[:2], int(room), new.shape[3]), new.dtype)
+    for row, count in enumerate(before.reshape(-1)):
+        result[row, :, :count] = past[row, :, :count]
+        result[row, :, count : count + new.shape[2]] = new[row]
+    return result
 
 
 def _attention(

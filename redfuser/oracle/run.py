@@ -13,6 +13,7 @@ from redfuser.frontend.normalising.contributed.table import adopt, define
 from redfuser.frontend.normalising.data import is_large, without_data
 from redfuser.frontend.normalising.flattening import FLATTENS, flatten
 from redfuser.frontend.normalising.normalise import OPSET, convert, inline_functions, upgrade
+from redfuser.frontend.normalising.own import DOMAIN as OWN_DOMAIN
 from redfuser.frontend.reading.walk import names_read
 from redfuser.oracle.operators import double_operators
 from redfuser.oracle.runtime_reading import as_runtime_reads, sort
@@ -143,8 +144,8 @@ def _with_definitions(model: ModelProto) -> ModelProto:
     """A model without nodes in the operator set that definitions are written in, :data:`OPSET` at least."""
     from onnx import helper
 
-    others = [opset for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
-    opsets = [helper.make_opsetid("", max(opset_of(model), OPSET)), *others]
+    others = [opset for opset in model.opset_import if opset.domain not in ("", "ai.onnx", OWN_DOMAIN)]
+    opsets = [helper.make_opsetid("", max(opset_of(model), OPSET)), helper.make_opsetid(OWN_DOMAIN, 1), *others]
     return helper.make_model(helper.make_graph([], "", [], []), opset_imports=opsets, ir_version=model.ir_version)
 
 

@@ -17,7 +17,7 @@ from redfuser.errors import MissingToolError, UsageError, VerificationError
 from redfuser.machine.host import usable_cores
 from redfuser.machine.threads import THREADS_VARIABLES, WORKERS
 from redfuser.report.value import TargetInfo
-from redfuser.signature import TensorSpec
+from redfuser.signature import DimSum, TensorSpec
 from tests.frontend.running import single
 
 SPECS = (TensorSpec("x", (2, 3), "float32"), TensorSpec("n", (), "int64"))
@@ -31,6 +31,17 @@ def test_a_loaded_module_runs(artifact: Path) -> None:
     np.testing.assert_array_equal(result["double"], 2 * x)
     assert result["same"].shape == () and result["same"].dtype == np.int64 and result["same"] == 7
     np.testing.assert_array_equal(model({"n": np.asarray(7), "x": x[:, ::-1]})["double"], 2 * x[:, ::-1])
+
+
+def test_a_dimension_that_is_a_sum_of_others_must_be_it() -> None:
+    specs = tuple(TensorSpec(name, (name,), "float32") for name in ("all", "past", "new"))
+    sums = {"all": DimSum({"past": 1, "new": 1})}
+    feeds = {"all": np.zeros(5, np.float32), "past": np.zeros(0, np.float32), "new": np.zeros(5, np.float32)}
+    assert len(check_feeds(specs, feeds, {}, sums)) == 3
+    message = r"dimension 'all' is 5, but has to be past \+ new: 7, since 'past' is 2, 'new' is 5"
+    with pytest.raises(UsageError, match=message) as refusal:
+        check_feeds(specs, {**feeds, "past": np.zeros(2, np.float32)}, {}, sums)
+    assert "--dim past=N" in refusal.value.hint
 
 
 @pytest.mark.parametrize("shape", [(0, 30), (4, 0)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +64,22 @@ def single(
 
 def run(lowered: LoweredModel, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The outputs, by plain TVM on the CPU."""
+    return compiled(lowered)(feeds)
+
+
+def compiled(lowered: LoweredModel) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+    """What :func:`run` calls, for several calls."""
     import tvm
     from tvm import relax
 
     lowered.verify()
     machine = relax.VirtualMachine(tvm.compile(lowered.module, "llvm"), tvm.cpu())
-    results = machine["main"](*[tvm.runtime.tensor(feeds[spec.name].copy()) for spec in lowered.inputs])
-    return [each.numpy() for each in results] if len(lowered.outputs) > 1 else [results.numpy()]
+
+    def call(feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        results = machine["main"](*[tvm.runtime.tensor(feeds[spec.name].copy()) for spec in lowered.inputs])
+        return [each.numpy() for each in results] if len(lowered.outputs) > 1 else [results.numpy()]
+
+    return call
 
 
 def lower_and_run(proto: ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

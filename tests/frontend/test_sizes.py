@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto, helper
 from redfuser.errors import UnsupportedOperatorError, UsageError
 from redfuser.frontend import LoweredModel, lower
 from redfuser.oracle.run import run_onnxruntime
-from redfuser.signature import ANY_SIZE, DimRange
+from redfuser.signature import ANY_SIZE, DimRange, DimSum
 from tests.frontend.running import graph_of, loaded, run
 
 FLOAT = TensorProto.FLOAT
@@ -243,11 +243,57 @@ def test_unnamed_dimensions_are_distinct() -> None:
     np.testing.assert_allclose(run(lowered, feed)[0], run_onnxruntime(proto, feed, 1)["y"], rtol=1e-6)
 
 
-def test_shapes_that_need_a_fixed_dimension_say_so() -> None:
-    proto = graph_of([node("Add", ["x", "z"], ["y"])], {"x": (FLOAT, ["a"]), "z": (FLOAT, ["b"])}, ["y"])
+def test_dimensions_that_operands_make_the_same() -> None:
+    """Once one is known as a sum of others, it stays one: of whatever these turn out to be."""
+    inputs: dict[str, tuple[int, list[int | str]]] = {"x": (FLOAT, ["a"]), "z": (FLOAT, ["b"]), "w": (FLOAT, ["c"])}
+    nodes = [
+        node("Concat", ["x", "z"], ["joined"], axis=0),
+        node("Add", ["joined", "w"], ["sum"]),
+        node("Add", ["x", "z"], ["twice"]),
+        node("Concat", ["sum", "twice"], ["y"], axis=0),
+    ]
+    feeds = [{"x": ramp(n), "z": ramp(n), "w": ramp(2 * n)} for n in (1, 3)]
+    lowered = check(nodes, inputs, feeds, {})
+    assert lowered.sums == {"b": DimSum({"a": 1}), "c": DimSum({"a": 2})}
+    assert lowered.inputs[2].shape == ("c",) and str(lowered.sums["c"]) == "2 * a"
+
+
+def test_a_sum_keeps_within_its_range() -> None:
+    inputs: dict[str, tuple[int, list[int | str]]] = {"x": (FLOAT, ["a"]), "z": (FLOAT, ["b"]), "w": (FLOAT, ["c"])}
+    nodes = [node("Concat", ["x", "z"], ["joined"], axis=0), node("Add", ["joined", "w"], ["y"])]
+    model = loaded(graph_of(nodes, inputs, ["y"]))
+    assert lower(model, {"c": DimRange(3, 9)}).dims == {"a": DimRange(0, 8), "b": DimRange(1, 9), "c": DimRange(3, 9)}
+    with pytest.raises(UsageError, match=r"dimension 'c' has to be a \+ b, which it isn't for any sizes"):
+        lower(model, {"a": DimRange(5, 6), "b": DimRange(5, 6), "c": DimRange(1, 9)})
+
+
+def test_dimensions_that_are_no_sum_of_others_are_refused() -> None:
+    inputs: dict[str, tuple[int, list[int | str]]] = {"x": (FLOAT, ["a"]), "z": (FLOAT, ["b"])}
+    nodes = [
+        node("Tile", ["x", "times"], ["many"]),
+        node("Tile", ["z", "more"], ["y0"]),
+        node("Add", ["many", "y0"], ["y"]),
+    ]
+    proto = graph_of(nodes, inputs, ["y"], {"times": np.array([2]), "more": np.array([3])})
     with pytest.raises(UnsupportedOperatorError, match="Add") as caught:
         lower(loaded(proto))
     assert "--dim a=N" in caught.value.hint
+
+
+@pytest.mark.parametrize(("more", "low"), [([], 0), ([node("Neg", ["past"], ["z"])], 1)])
+def test_a_past_may_be_empty_where_it_only_has_something_behind_it(more: list[NodeProto], low: int) -> None:
+    inputs: dict[str, tuple[int, list[int | str]]] = {"past": (FLOAT, [2, "p"]), "new": (FLOAT, [2, "n"])}
+    nodes = [node("Concat", ["past", "new"], ["y"], axis=-1), *more]
+    lowered = lower(loaded(graph_of(nodes, inputs, ["y", *(["z"] if more else [])])))
+    assert lowered.dims == {"p": DimRange(low, 65536), "n": ANY_SIZE}
+    feed = {"past": ramp(2, low), "new": ramp(2, 3)}
+    np.testing.assert_array_equal(run(lowered, feed)[0], np.concatenate([feed["past"], feed["new"]], -1))
+
+
+def test_a_range_from_0_is_taken_where_nothing_is_empty_then() -> None:
+    proto = graph_of([node("Neg", ["x"], ["y"])], {"x": (FLOAT, ["n"])}, ["y"])
+    with pytest.raises(UsageError, match="--dim n=0:9: the model takes sizes of 1:65536 alone"):
+        lower(loaded(proto), {"n": DimRange(0, 9)})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tvm import relax
 
+from redfuser.frontend.converters.append import convert_append
 from redfuser.frontend.converters.attention import convert_attention
 from redfuser.frontend.converters.casts import convert_small_cast
 from redfuser.frontend.converters.common import Attributes, Converter, Inputs, widened
@@ -67,6 +68,7 @@ __all__ = ["CONVERTERS", "Converter", "converter_of", "widened"]
 CONVERTERS: dict[str, Converter] = {
     "ArgMax": CONVERT_ARG_MAX,
     "ArgMin": CONVERT_ARG_MIN,
+    "Append": convert_append,
     "Attention": convert_attention,
     "BatchNormalization": convert_batch_norm,
     "Clip": convert_clip,

@@ -44,6 +44,9 @@ def _mod(inputs: Inputs, attributes: Attributes) -> str:
 
 
 def _range(inputs: Inputs, attributes: Attributes) -> str:
+    for value in inputs:
+        if not isinstance(value, relax.PrimValue):  # of which the symbolic dimensions are
+            constant(value, "how long a range is")
     if not all(isinstance(value, relax.Constant) for value in inputs):
         return ""
     start, limit, step = (constant(value, "a bound").item() for value in inputs)

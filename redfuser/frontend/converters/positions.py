@@ -13,7 +13,7 @@ _MOVES = frozenset({"astype", "broadcast_to", "expand_dims", "permute_dims", "re
 def largest(bb: relax.BlockBuilder, value: relax.Expr) -> Any:
     """No element of an integer tensor is larger than this; None where that isn't seen.
 
-    Followed are numbers counted up by one (Range), sums of such and constants, and what only moves elements.
+    Followed are numbers counted up by one (Range), sums and minima of such and constants, and what only moves elements.
     """
     return _largest(bb, value, {})
 
@@ -22,7 +22,7 @@ def _largest(bb: relax.BlockBuilder, value: relax.Expr, found: dict[relax.Var, A
     """Each binding is followed once: a sum may read one twice, and so may that."""
     if isinstance(value, relax.Var):
         if value not in found:
-            found[value] = _of_value(bb, bb.lookup_binding(value), found)
+            found[value] = _largest(bb, bb.lookup_binding(value), found)
         return found[value]
     return _of_value(bb, value, found)
 
@@ -40,4 +40,6 @@ def _of_value(bb: relax.BlockBuilder, value: relax.Expr, found: dict[relax.Var, 
     if name == "add":
         parts = [_largest(bb, part, found) for part in value.args]
         return None if None in parts else parts[0] + parts[1]
+    if name == "minimum":
+        return next((part for part in (_largest(bb, each, found) for each in value.args) if part is not None), None)
     return _largest(bb, value.args[0], found) if name in _MOVES else None

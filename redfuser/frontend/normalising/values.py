@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from redfuser.errors import ModelError
+from redfuser.frontend.normalising.own import DOMAIN as OWN_DOMAIN
+from redfuser.frontend.normalising.own import infer_append
 
 if TYPE_CHECKING:
     import numpy
@@ -65,6 +67,8 @@ class GraphValues:
         if not all(known.WhichOneof("value") for known in types.values()):
             return {}
         data = {name: self.constants[name] for name in types if self._is_small(name)}
+        if node.domain == OWN_DOMAIN:
+            return {node.output[0]: infer_append(node, types, self.known(node.input[3]))}
         domain = "" if node.domain == "ai.onnx" else node.domain
         try:
             schema = onnx.defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)

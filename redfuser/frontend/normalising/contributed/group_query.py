@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from redfuser.frontend.normalising.contributed.heads import counted, extent, merge_heads, scores_of, split_heads
 from redfuser.frontend.normalising.contributed.rotary import cache_width, head_angles, rotated
 from redfuser.frontend.normalising.definition import Definition
-
-_FIX = "fix the sizes with --dim, or the input with --value"
+from redfuser.frontend.normalising.own import APPEND, DOMAIN
 
 
 @dataclass(frozen=True)
@@ -18,15 +17,19 @@ class _Sequence:
 
     Args:
         new: how many there are in each row, as a scalar.
+        places: positions of the new keys, (1 or B, S).
         before: how many keys are there already in each row, (B, 1); empty if there are none: a prompt.
-        total: keys of the longest row; 0 in a prompt, where they are the new ones.
-        capacity: keys that the present state has room for; 0 for as many as there are.
+        total: keys of the longest row, as a scalar; empty in a prompt, where they are the new ones.
+        room: keys that the present state has room for, as a scalar; empty for as many as there are.
+        fits: whether these are as many as ``total``.
     """
 
     new: str
+    places: str
     before: str = ""
-    total: int = 0
-    capacity: int = 0
+    total: str = ""
+    room: str = ""
+    fits: bool = True
 
 
 def define_group_query_attention(write: Definition) -> None:
@@ -96,84 +99,90 @@ def _operands(write: Definition, heads: int, groups: int, size: int) -> list[str
 
 
 def _sequence(write: Definition, queries: str) -> _Sequence:
+    """A past of fixed size is a buffer with room for the new keys; one of open size, all keys there were."""
     new = extent(write, queries, 2)
-    capacity = write.shape(3)[2] if write.input(3) else 0
-    if capacity == 0:
-        return _Sequence(new)
-    total, count, batch = write.value(6), write.shape(0)[1], write.shape(0)[0]
-    if total is None:
-        write.refuse("a past, and a total_sequence_length that is known only on the call", _FIX)
-    if capacity is None or count is None:
-        write.refuse("a past of open size", _FIX)
-    longest = int(total.reshape(-1)[0])
-    if longest == count:
-        return _Sequence(new, total=longest, capacity=max(capacity, longest))
-    if count > 1 and batch != 1:
-        write.refuse(f"{count} new keys behind a past, in a batch", "compile it for a batch of 1")
-    before = write.add("Sub", _last(write), write.add("Constant", value_int=count - 1))
-    return _Sequence(new, before, longest, max(capacity, longest))
+    past = write.shape(3)[2] if write.input(3) else 0
+    prompt = write.add("Unsqueeze", counted(write, new), write.integers(0))
+    if past == 0:
+        return _Sequence(new, prompt)
+    given, count = write.value(6), write.shape(0)[1]
+    longest = None if given is None else int(given.reshape(-1)[0])
+    total = write.add("Squeeze", _as_int64(write, write.input(6))) if longest is None else ""
+    total = total or write.add("Constant", value_int=longest)
+    fits = past is None or (longest is not None and longest >= past)
+    room = total if fits else write.add("Constant", value_int=past)
+    if count is not None and count == longest:
+        return _Sequence(new, prompt, total=total, room=room, fits=fits)
+    before, one = _last(write), write.add("Constant", value_int=1)
+    if count != 1:
+        before = write.add("Sub", before, write.add("Sub", new, one))
+        before = write.add("Max", before, write.add("Constant", value_int=0))  # in a prompt, of a shorter row
+    furthest = write.add("Range", write.add("Sub", total, new), total, one)
+    furthest = write.add("Unsqueeze", furthest, write.integers(0))
+    # No row is longer than the longest; said again, since of that one the sizes tell how far it goes.
+    places = write.add("Min", write.add("Add", before, prompt), furthest)
+    return _Sequence(new, places, before, total, room, fits)
 
 
 def _last(write: Definition) -> str:
     """The place of the last key of each row, (B, 1)."""
+    return write.add("Reshape", _as_int64(write, write.input(5)), write.integers(-1, 1))
+
+
+def _as_int64(write: Definition, value: str) -> str:
     from onnx import TensorProto
 
-    places = write.add("Cast", write.input(5), to=int(TensorProto.INT64))
-    return write.add("Reshape", places, write.integers(-1, 1))
+    return write.add("Cast", value, to=int(TensorProto.INT64))
 
 
 def _turned(write: Definition, sequence: _Sequence, queries: str, keys: str, size: int) -> list[str]:
     """Queries and keys, each turned by the angles of its position."""
-    places = write.input(9)
-    if not (places and sequence.before):  # of a prompt, only the first position given counts
-        first = write.add("Slice", places, *(write.integers(*n) for n in ((0, 0), (1, 1), (0, 1)))) if places else ""
-        new = write.add("Unsqueeze", counted(write, sequence.new), write.integers(0))
-        places = write.total(first, sequence.before, new)
+    places = _angles_at(write, sequence)
     half, angles = cache_width(write, 7), head_angles(write, 7, places)
     interleaved = bool(write.attribute("rotary_interleaved", 0))
     return [rotated(write, value, angles, half, size, interleaved) for value in (queries, keys)]
 
 
+def _angles_at(write: Definition, sequence: _Sequence) -> str:
+    """Which angles the new keys turn by, (1 or B, S). Of positions given for a prompt, only the very first counts."""
+    given = write.input(9)
+    if not given:
+        return sequence.places
+    first = write.add("Slice", given, *(write.integers(*n) for n in ((0, 0), (1, 1), (0, 1))))
+    counted_on = write.add("Add", first, write.add("Unsqueeze", counted(write, sequence.new), write.integers(0)))
+    if not sequence.before:
+        return counted_on
+    return write.add("Where", write.add("Equal", sequence.total, sequence.new), counted_on, given)
+
+
 def _present(write: Definition, sequence: _Sequence, place: int, new: str) -> str:
     """Keys or values with the past's: what attention reads; the output gets them with 0 behind."""
     out = write.output(1 + place)
-    if not sequence.capacity:
+    if not sequence.room:
         return write.add("Identity", new, out=out) if out else new
     if not sequence.before:
         if out:
-            _filled(write, new, sequence.capacity, out)
+            _filled(write, new, sequence.room, out)
         return new
-    past = write.input(3 + place)
-    if write.shape(3)[2] != sequence.capacity:
-        past = _up_to(write, write.add("Concat", past, new, axis=2), sequence.capacity)
-    at = counted(write, write.add("Constant", value_int=sequence.capacity))
-    here = write.add("Unsqueeze", write.add("Sub", at, sequence.before), write.integers(1, 3))  # (B, 1, capacity, 1)
-    zero, none = write.add("Constant", value_int=0), write.number(0, write.element_type(0))
-    inside = write.add("Less", here, sequence.new)
-    added = write.add("Where", inside, _spread(write, sequence, new, here), none)
-    present = write.add("Where", write.add("Less", here, zero), past, added, out=out)
-    return _up_to(write, present, sequence.total) if sequence.total < sequence.capacity else present
+    inputs = [write.input(3 + place), new, sequence.before, sequence.room]
+    present = write.add(APPEND, *inputs, out=out, domain=DOMAIN)
+    return present if sequence.fits else _up_to(write, present, sequence.total)
 
 
-def _spread(write: Definition, sequence: _Sequence, new: str, here: str) -> str:
-    """The new rows at their places; anything elsewhere. One row is everywhere, several are of a batch of one."""
-    if write.shape(0)[1] == 1:
-        return new
-    last = write.add("Sub", sequence.new, write.add("Constant", value_int=1))
-    rows = write.add("Clip", write.add("Reshape", here, write.integers(-1)), write.add("Constant", value_int=0), last)
-    return write.add("Gather", new, rows, axis=2)
-
-
-def _filled(write: Definition, value: str, capacity: int, out: str) -> None:
-    """A value with 0 behind it, up to a capacity."""
-    missing = write.add("Sub", write.integers(capacity), write.add("Shape", value, start=2, end=3))
+def _filled(write: Definition, value: str, room: str, out: str) -> None:
+    """A value with 0 behind it, up to so many rows."""
+    missing = write.add("Sub", _listed(write, room), write.add("Shape", value, start=2, end=3))
     pads = write.add("Concat", write.integers(0, 0, 0, 0, 0, 0), missing, write.integers(0), axis=0)
     write.add("Pad", value, pads, out=out)
 
 
-def _up_to(write: Definition, value: str, length: int) -> str:
+def _listed(write: Definition, scalar: str) -> str:
+    return write.add("Unsqueeze", scalar, write.integers(0))
+
+
+def _up_to(write: Definition, value: str, length: str) -> str:
     """The first rows of each head."""
-    return write.add("Slice", value, write.integers(0), write.integers(length), write.integers(2))
+    return write.add("Slice", value, write.integers(0), _listed(write, length), write.integers(2))
 
 
 def _repeated(write: Definition, value: str, heads: int, groups: int, size: int) -> str:
@@ -193,15 +202,12 @@ def _seen(write: Definition, sequence: _Sequence, scores: str, keys: str) -> str
             write.refuse("a window that isn't causal", "give its mask as attention_bias")
         last = write.add("Unsqueeze", _last(write), write.integers(1, 2))
         return _where(write, write.add("LessOrEqual", at, last), scores)
-    places = counted(write, sequence.new)
-    if sequence.before:
-        places = write.add("Add", sequence.before, places)
-    places = write.add("Unsqueeze", places, write.integers(-1))  # (S, 1) or (B, S, 1)
-    seen = write.add("LessOrEqual", at, places)
+    places = write.add("Unsqueeze", sequence.places, write.integers(1, 3))
+    seen = write.add("LessOrEqual", at, places)  # (1 or B, 1, S, T)
     if window > 0:
         first = write.add("Sub", places, write.add("Constant", value_int=window))
         seen = write.add("And", seen, write.add("Greater", at, first))
-    return _where(write, write.add("Unsqueeze", seen, write.integers(1)) if sequence.before else seen, scores)
+    return _where(write, seen, scores)
 
 
 def _where(write: Definition, seen: str, scores: str) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.contributed import activations, norms, products, q_blocks, q_linear, quantised
 from redfuser.frontend.normalising.contributed.attention import define_attention
@@ -13,7 +14,8 @@ from redfuser.frontend.normalising.contributed.group_query import define_group_q
 from redfuser.frontend.normalising.contributed.multi_head import define_multi_head_attention
 from redfuser.frontend.normalising.contributed.rotary import define_rotary_embedding
 from redfuser.frontend.normalising.definition import Definition
-from redfuser.frontend.reading.walk import graphs_of
+from redfuser.frontend.normalising.own import DOMAIN as OWN_DOMAIN
+from redfuser.frontend.reading.walk import graphs_of, nodes_of
 
 if TYPE_CHECKING:
     import numpy
@@ -28,8 +30,17 @@ _MISPLACED = {"LayerNormalization": 17, "SimplifiedLayerNormalization": math.inf
 
 
 def adopt(proto: ModelProto) -> None:
-    """Move what ONNX Runtime writes into ONNX's domain, and ONNX doesn't know, to ONNX Runtime's. Changed in place."""
+    """Move what ONNX Runtime writes into ONNX's domain, and ONNX doesn't know, to ONNX Runtime's. Changed in place.
+
+    Raises:
+        UnsupportedOperatorError: a node is in the domain of our own operators, which definitions alone may use.
+    """
     opset = opset_of(proto)
+    for node in (node for node in nodes_of(proto) if node.domain == OWN_DOMAIN):
+        raise UnsupportedOperatorError(
+            f"operator {node.op_type} of domain '{node.domain}' (node '{node.name}') is not supported",
+            "replace the operator in the model, or compile the part of the model without it",
+        )
     nodes = [node for graph in graphs_of(proto) for node in graph.node if node.domain in ("", "ai.onnx")]
     moved = [node for node in nodes if opset < _MISPLACED.get(node.op_type, 0)]
     for node in moved:
