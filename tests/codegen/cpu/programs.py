@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,10 +41,15 @@ def elementwise(value: Callable[..., Expr], points: int, *dtypes: str, out: str 
 
 def run(program: TileProgram, inputs: Mapping[str, Array], device: str | CpuTarget = "cpu") -> dict[str, Array]:
     """The outputs of the compiled program by name."""
-    device = target(device) if isinstance(device, str) else device
-    kernel = compile_kernel(generate(program, device), device, len(program.outputs))
+    kernel = _compiled(program, target(device) if isinstance(device, str) else device)
     results = kernel(*(np.asarray(inputs[tensor.name]) for tensor in program.inputs))
     return {tensor.name: result for tensor, result in zip(program.outputs, results, strict=True)}
+
+
+@lru_cache(maxsize=32)
+def _compiled(program: TileProgram, device: CpuTarget) -> Callable[..., list[Array]]:
+    """Tests try a program on several inputs, and compiling is most of what they take."""
+    return compile_kernel(generate(program, device), device, len(program.outputs))
 
 
 def assert_matches(
