@@ -108,9 +108,12 @@ EDGE = (
     *("topk_int64", "topk_nan", "topk_ties_low_index", "variance_dec_mean1e4", "variance_dec_mean8e4"),
     *("dql_all_zero", "reducemean_empty_axes_noop0"),
 )
+LONG = ("attn_long",)
 
 
-@pytest.mark.parametrize("name", EDGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in EDGE]
+)
 def test_edge_case(name: str, corpus: Path, tmp_path: Path) -> None:
     """The float64 answer, with NaN and infinities exactly where it has them."""
     model = corpus / "edge" / f"{name}.onnx"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import pytest
 
 from models.tiny_bert import BertShape, tiny_bert
 
 
+@pytest.mark.slow
 def test_a_range_of_sizes_is_compiled_verified_and_run(redfuser, tmp_path: Path) -> None:
     bert, output = tmp_path / "bert.onnx", tmp_path / "out"
     onnx.save(tiny_bert(BertShape(length=96, symbolic=True, layers=1)), bert)

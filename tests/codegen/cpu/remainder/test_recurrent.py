@@ -63,7 +63,10 @@ def arguments(recurrence: Recurrence, steps: int, batch: int) -> list[np.ndarray
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize(("processor", "open_sizes"), [("cpu", False), ("cpu", True), ("cpu-avx2", False)])
+@pytest.mark.parametrize(
+    ("processor", "open_sizes"),
+    [("cpu", False), ("cpu", True), pytest.param("cpu-avx2", False, marks=pytest.mark.slow)],
+)
 def test_it_computes_what_was_lowered(name: str, processor: str, open_sizes: bool) -> None:
     target, recurrence = able(processor), VARIANTS[name]
     for batch in BATCHES:
