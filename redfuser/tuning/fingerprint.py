@@ -10,7 +10,7 @@ from pathlib import Path
 from redfuser.machine.host import CPUINFO
 
 #: What decides a kernel's code, below the package.
-GENERATORS = ("expr.py", "algebra", "tile", "codegen", "tuning/timing/measure.py")
+GENERATORS = ("expr", "extents.py", "indexing", "algebra", "tile", "codegen", "tuning/timing/measure.py")
 
 
 @cache
