@@ -83,7 +83,8 @@ class _Rewriter:
         window = window_of(write, shape[2:], dims_of(self.types[write.output(0)]))
         if window is None:
             return None
-        sums = ConvolvedSums(write, convolved, self.values, window)
+        kind = self.types[convolved.image.data].tensor_type.elem_type
+        sums = ConvolvedSums(write, convolved, self.values, window, kind)
         if not sums.fits() or not self._is_single(convolved.image.zero):
             return None
         if groups == 1:

@@ -29,15 +29,17 @@ class ConvolvedSums:
     Args:
         write: what stands in for the convolution.
         convolved: the weight is a constant.
+        kind: element type of the image.
     """
 
-    def __init__(self, write: Definition, convolved: Convolved, values: ByteValues, window: Window) -> None:
+    def __init__(self, write: Definition, convolved: Convolved, values: ByteValues, window: Window, kind: int) -> None:
         from onnx import TensorProto
 
         self.write = write
         self.convolved = convolved
         self.values = values
         self.window = window
+        self.kind = kind
         self.real = int(TensorProto.FLOAT)
         self.zero = convolved.image.zero
         self.known_zero = 0 if not self.zero else None
@@ -68,15 +70,27 @@ class ConvolvedSums:
         return self._finished(self._with_offset(sums, bias + 0 * less.sum(0)), whole=True)
 
     def channelwise(self) -> str:
-        """Element by element, in whole numbers that float32 holds exactly; the image's zero point is known."""
+        """Of each channel by itself; the image's zero point is known."""
         import numpy as np
+        from onnx import TensorProto
 
-        less = self._less_zero()
-        terms = [
-            self.write.add("Mul", self.write.add("Cast", element, to=self.real), self.write.tensor(row))
+        write, less = self.write, self._less_zero()
+        narrow = less.astype("int8")
+        if self.kind == TensorProto.UINT8 and (narrow == less).all():
+            # Processors add up products of unsigned and signed bytes.
+            whole = int(TensorProto.INT32)
+            windows, weight = self._shown().windows(), narrow.reshape(*self.window.sizes, -1)
+            terms = write.add(
+                "Mul", write.add("Cast", windows, to=whole), write.add("Cast", write.tensor(weight), to=whole)
+            )
+            rank = len(self.window.sizes)
+            sums = write.add("ReduceSum", terms, write.integers(*range(-1 - rank, -1)), keepdims=0)
+            return self._finished(self._with_offset(sums, self._offset(less)), whole=True)
+        products = [
+            write.add("Mul", write.add("Cast", element, to=self.real), write.tensor(row))
             for element, row in zip(self._shown().elements(), less.astype(np.float32), strict=True)
         ]
-        sums = self.write.total(*terms)
+        sums = write.total(*products)
         return self._finished(self._with_offset(sums, self._offset(less), np.float32), whole=False)
 
     def _finished(self, sums: str, whole: bool) -> str:
@@ -148,5 +162,4 @@ class ConvolvedSums:
         import numpy as np
         from onnx import helper
 
-        kind = helper.tensor_dtype_to_np_dtype(self.write.element_type(0))
-        return np.zeros((), kind)
+        return np.zeros((), helper.tensor_dtype_to_np_dtype(self.kind))

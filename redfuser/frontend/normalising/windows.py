@@ -86,6 +86,17 @@ class Shown:
 
     def patches(self) -> str:
         """In each place: ``(batch, *counts, elements · channels)``, an element's channels side by side."""
+        windows = self.windows(whole=False)
+        if not any(size > 1 for size in self._window.sizes):
+            return windows
+        return self._write.add("Reshape", windows, self._write.integers(0, *self._window.counts, -1))
+
+    def windows(self, whole: bool = True) -> str:
+        """In each place: ``(batch, *counts, *sizes, channels)``.
+
+        Args:
+            whole: whether sizes of 1 are axes too.
+        """
         image, place = self._image, 1
         places: list[int] = []
         elements: list[int] = []
@@ -94,10 +105,12 @@ class Shown:
             places.append(place)
             elements += [place + 1] * (size > 1)
             place += 1 + (size > 1)
-        if not elements:
+        if elements:
+            image = self._write.add("Transpose", image, perm=[0, *places, *elements, place])
+        if not whole or len(elements) == len(self._window.sizes):
             return image
-        apart = self._write.add("Transpose", image, perm=[0, *places, *elements, place])
-        return self._write.add("Reshape", apart, self._write.integers(0, *self._window.counts, -1))
+        sizes = self._write.integers(0, *self._window.counts, *self._window.sizes, -1)
+        return self._write.add("Reshape", image, sizes)
 
     def elements(self) -> Iterator[str]:
         """Each element of the window in all places: ``(batch, *counts, channels)``, in the order of patches."""

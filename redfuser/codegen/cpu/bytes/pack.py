@@ -87,7 +87,7 @@ def write_columns(
             row = op("mul", quad, index(QUAD))
             values = [source.at(builder, op("add", row, index(r)), here, width) for r in range(rows)]
             values += [_zero(str(target.array.dtype), width)] * (QUAD - rows)
-            for number, line in enumerate(_lines(builder, values)):
+            for number, line in enumerate(interleaved(builder, values)):
                 place = op("add", first, op("add", panel, index(number)))
                 builder.store(target.array, target.place(builder, place, op("mul", quad, index(STEP)), STEP), line)
 
@@ -108,14 +108,17 @@ def _together(builder: Builder, count: int) -> Iterator[tuple[Expr, int]]:
         yield from [(first, some)] if some == WIDE else [(op("add", first, index(n)), 1) for n in range(some)]
 
 
-def _lines(builder: Builder, rows: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Lines of one panel, or of four, from four rows of their columns.
+def interleaved(builder: Builder, rows: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Lines of one panel, or of two or four, from four rows of their columns.
 
     The rows of four panels are interleaved inside quarters of registers, bytes and then pairs; then quarters change
     places: sixteen instructions for four lines, where a panel by itself takes eleven.
     """
     if lanes_of(rows[0]) == COLUMNS:
         return [shuffle(rows, INTERLEAVED)]
+    if lanes_of(rows[0]) == 2 * COLUMNS:
+        halves = [[shuffle([row], range(start, start + COLUMNS)) for row in rows] for start in (0, COLUMNS)]
+        return [shuffle(half, INTERLEAVED) for half in halves]
 
     def both(name: str, a: PrimExpr, b: PrimExpr, orders: Sequence[Sequence[int]]) -> list[PrimExpr]:
         return [builder.bind(name, shuffle([a, b], order)) for order in orders]
@@ -126,8 +129,8 @@ def _lines(builder: Builder, rows: Sequence[PrimExpr]) -> list[PrimExpr]:
     # Each holds four columns of every panel.
     columns = [*both("pairs", low, low_after, UNPACKED[2]), *both("pairs", high, high_after, UNPACKED[2])]
     front, back = (both("quarters", columns[n], columns[n + 1], QUARTERS) for n in (0, 2))
-    halves = [both("line", x, y, LINES) for x, y in zip(front, back, strict=True)]
-    return [line for half in halves for line in half]
+    both_halves = [both("line", x, y, LINES) for x, y in zip(front, back, strict=True)]
+    return [line for half in both_halves for line in half]
 
 
 def _zero(dtype: str, lanes: int) -> PrimExpr:

@@ -15,6 +15,8 @@ from redfuser.codegen.cpu.remainder.flat import flat
 from redfuser.codegen.cpu.remainder.groups import make_groups
 from redfuser.codegen.cpu.remainder.kernel import Kernel
 from redfuser.codegen.cpu.remainder.plan import Plan, is_constant, make_plan
+from redfuser.codegen.cpu.remainder.products.channels import ChannelPacking
+from redfuser.codegen.cpu.remainder.products.channelwise import pack_channels, write_channels
 from redfuser.codegen.cpu.remainder.products.codes.coding import Coding, find_coding
 from redfuser.codegen.cpu.remainder.products.codes.few_rows import coded_tiling
 from redfuser.codegen.cpu.remainder.products.codes.packing import CodedPacking, is_codable, plan_coding
@@ -50,7 +52,7 @@ class Scheduled:
     kind: str
     dims: tuple[str, ...] | None = None
     factor: int | None = None
-    packing: Packing | CodedPacking | BytePacking | None = None
+    packing: Packing | CodedPacking | BytePacking | ChannelPacking | None = None
 
     def coding(self, contents: np.ndarray) -> Coding | None:
         """How the argument that is passed packed can be coded besides, without a loss."""
@@ -72,6 +74,7 @@ def schedule_function(
     target: CpuTarget,
     sizes: Mapping[Any, Extent] | None = None,
     coding: Coding | None = None,
+    small: Sequence[bool] = (),
 ) -> Scheduled:
     """Schedule a function of a legalised and fused module.
 
@@ -79,6 +82,7 @@ def schedule_function(
         known: for each input, whether its contents are known now.
         sizes: what the function's variables for sizes stand for.
         coding: of the argument that is passed packed, which it was found to have.
+        small: for each input, whether it is known to hold numbers of 8 bits with a sign.
     """
     if function.attrs.get("tirx.is_scheduled", False):
         return Scheduled(function, "fused")
@@ -86,7 +90,7 @@ def schedule_function(
         recurrence = recurrence_of(function)
         if recurrence is not None:
             return Scheduled(write_recurrence(recurrence, function, Machine.of(target)), "recurrent")
-        plan = _plan(function, known, sizes or {})
+        plan = _plan(function, known, sizes or {}, small if target.multiplies_bytes else ())
         if plan is None:
             return Scheduled(function, "default")
         return _write(plan, known, target, dims_of((sizes or {}).values()), coding)
@@ -94,7 +98,9 @@ def schedule_function(
         return Scheduled(function, "default")
 
 
-def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any, Extent]) -> Plan | None:
+def _plan(
+    function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any, Extent], small: Sequence[bool]
+) -> Plan | None:
     """What the function computes; None for what can't be read or has no code."""
     try:
         fragment = extract_primfunc(function, sizes)
@@ -102,7 +108,10 @@ def _plan(function: tvm.tirx.PrimFunc, known: Sequence[bool], sizes: Mapping[Any
         return None
     if any(tensor.size == 0 for tensor in fragment.parameters):
         return None
-    return make_plan(fragment, [t for t, is_known in zip(fragment.parameters, known, strict=False) if is_known])
+    constants, weights = (
+        [t for t, is_so in zip(fragment.parameters, each, strict=False) if is_so] for each in (known, small)
+    )
+    return make_plan(fragment, constants, weights)
 
 
 def _write(
@@ -110,8 +119,12 @@ def _write(
 ) -> Scheduled:
     parameters, workspaces, groups = list(plan.parameters), list(plan.workspaces), list(plan.groups)
     product, factor = plan.product, None
-    packing: Packing | CodedPacking | BytePacking | None = None
+    packing: Packing | CodedPacking | BytePacking | ChannelPacking | None = None
     integer = None
+    if plan.channels is not None:
+        packing = pack_channels(plan.channels, target)
+        factor = [flat(tensor) for tensor in parameters].index(plan.channels.weight.tensor)
+        parameters[factor] = packing.tensor
     if product is not None:
         tiling = choose_tiling(product, target)
         if coding is not None:
@@ -132,12 +145,16 @@ def _write(
     kernel = Kernel(Machine.of(target), parameters, workspaces, dims)
     # A product reads what comes before it.
     kernel.write_phases(
-        [make_phase(group) for group in groups], [flat(t) for t in parameters] if product is None else ()
+        [make_phase(group) for group in groups], [flat(t) for t in parameters] if plan.kind != "product" else ()
     )
-    if integer is not None:
+    if plan.channels is not None:
+        assert isinstance(packing, ChannelPacking)
+        write_channels(kernel, plan.channels, packing, target)
+        kernel.write_phases([make_phase(group) for group in plan.after], [flat(t) for t in parameters])
+    elif integer is not None:
         write_byte_product(kernel, integer, target, factor is not None)
     elif product is not None:
-        assert not isinstance(packing, BytePacking)
+        assert not isinstance(packing, BytePacking | ChannelPacking)
         write_product(kernel, product, tiling, packing)
     names = tuple(dim.name for dim in dims)
     return Scheduled(kernel.finish(), plan.kind, names, factor, packing if factor is not None else None)

@@ -65,10 +65,11 @@ class Remainder:
         known = tuple(isinstance(argument, relax.Constant) for argument in arguments)
         function = self.module[call.args[0]]
         sizes = sizes_of_call(function, call, binding.var.struct_info, self._dims)
-        variant = self._variant(function.without_attr("global_symbol"), known, sizes)
+        small = tuple(map(_is_small, arguments))
+        variant = self._variant(function.without_attr("global_symbol"), known, sizes, small)
         coding = self._coding(arguments, variant.scheduled)
         if coding is not None:
-            variant = self._variant(variant.original, known, sizes, coding)
+            variant = self._variant(variant.original, known, sizes, small, coding)
         if id(variant) not in self._names:
             name = self._builder.add_func(variant.scheduled.function, call.args[0].name_hint)
             self._names[id(variant)] = name
@@ -88,15 +89,17 @@ class Remainder:
         function: tvm.tirx.PrimFunc,
         known: tuple[bool, ...],
         sizes: Mapping[tvm.tirx.Var, Extent],
+        small: tuple[bool, ...],
         coding: Coding | None = None,
     ) -> _Variant:
         """The function with these inputs known and sizes in terms of the module's dimensions, scheduled once."""
         similar = self._variants.setdefault(tvm_ffi.structural_hash(function), [])
-        given = (known, tuple(sizes.values()), coding)
+        given = (known, tuple(sizes.values()), small, coding)
         for variant in similar:
             if variant.given == given and tvm_ffi.structural_equal(function, variant.original):
                 return variant
-        similar.append(_Variant(function, given, schedule_function(function, known, self.target, sizes, coding)))
+        scheduled = schedule_function(function, known, self.target, sizes, coding, small)
+        similar.append(_Variant(function, given, scheduled))
         return similar[-1]
 
     def _coding(self, arguments: Sequence[relax.Expr], scheduled: Scheduled) -> Coding | None:
@@ -113,6 +116,14 @@ class Remainder:
         if key not in self._packed:
             self._packed[key] = relax.const(scheduled.pack(contents(constant)))
         return self._packed[key]
+
+
+def _is_small(argument: relax.Expr) -> bool:
+    """Whether an argument is a weight of whole numbers that a byte with a sign holds."""
+    if not isinstance(argument, relax.Constant) or str(argument.struct_info.dtype) not in ("int8", "int32"):
+        return False
+    array = contents(argument)
+    return array.ndim > 1 and bool((array.astype("int8") == array).all())
 
 
 class _Variant:

@@ -90,12 +90,12 @@ def recognise(summed: Definition, final: Definition) -> Contraction | None:
     factors = _factors(summed.body)
     if summed.combiner != "sum" or summed.tensor.dtype not in ACCUMULATORS or len(factors) < 2:
         return None
-    places = _places(summed, final)
+    places = places_of(summed, final)
     if places is None:
         return None
     dtype = ACCUMULATORS[summed.tensor.dtype]
     total = load(Tensor("total", (1,), dtype), Const("int64", 0))
-    epilogue = _epilogue(summed, final, cast(total, summed.tensor.dtype))
+    epilogue = epilogue_of(summed, final, cast(total, summed.tensor.dtype))
     column = next((a for a in reversed(final.axes) if a.extent not in (0, 1)), None)
     right = [f for f in factors if column in axes_of(substitute(f, places))]
     left = [f for f in factors if f not in right]
@@ -108,7 +108,7 @@ def recognise(summed: Definition, final: Definition) -> Contraction | None:
     return _arrange(spatial.axes, summing.axes, summing.exprs, total, flat(final.tensor))
 
 
-def _places(summed: Definition, final: Definition) -> dict[Axis, Expr] | None:
+def places_of(summed: Definition, final: Definition) -> dict[Axis, Expr] | None:
     """Axes of the sum in terms of the result's; None unless every element is used just in its own place in memory.
 
     The result may have another shape than the sum, as after a reshape.
@@ -124,7 +124,7 @@ def _places(summed: Definition, final: Definition) -> dict[Axis, Expr] | None:
     return dict(zip(summed.axes, indices, strict=True))
 
 
-def _epilogue(summed: Definition, final: Definition, total: Expr) -> Expr:
+def epilogue_of(summed: Definition, final: Definition, total: Expr) -> Expr:
     if summed.tensor == final.tensor:
         return total
     return transform(final.body, lambda n: total if isinstance(n, Load) and n.tensor == summed.tensor else n)
