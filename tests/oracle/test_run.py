@@ -13,7 +13,7 @@ from redfuser.accuracy import compare
 from redfuser.errors import VerificationError
 from redfuser.oracle.run import run as oracle
 from redfuser.oracle.run import run_float64, run_onnxruntime, run_rounded
-from tests.frontend.running import graph_of, single
+from tests.frontend.running import graph_of, lower_and_run, single
 
 X = np.linspace(-3, 3, 7).astype(np.float32)
 
@@ -250,6 +250,25 @@ def test_no_opinion_on_the_mean_of_nothing_counts_as_wrong() -> None:
     for got in (np.full((3, 1), np.nan, np.float32), np.zeros((3, 1), np.float32)):
         assert compare(got, exact, runtime, "float32").passed
     assert not compare(np.full((3, 1), np.inf, np.float32), exact, runtime, "float32").passed
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"low": np.float32(0)}, [0, 2, np.inf, np.nan]),
+        ({"_low": np.float32(0), "high": np.float32(1)}, [-np.inf, 1, 1, np.nan]),
+        ({}, [-np.inf, 2, np.inf, np.nan]),
+    ],
+    ids=["below", "above", "not"],
+)
+def test_an_infinity_passes_where_a_bound_is_left_out(bounds: dict[str, np.ndarray], expected: list[float]) -> None:
+    """So says the operator's definition; ONNX Runtime makes it the largest number, which counts as right as well."""
+    x = np.array([-np.inf, 2, np.inf, np.nan], np.float32)
+    proto = single("Clip", {"x": x}, bounds)
+    exact, runtime = run_float64(proto, {"x": x})["y0"], run_onnxruntime(proto, {"x": x}, 1)["y0"]
+    np.testing.assert_array_equal(exact, expected)
+    for got in (*lower_and_run(proto, {"x": x}), runtime):
+        assert compare(got, exact, runtime, "float32").passed
 
 
 def test_nothing_is_left_out_where_the_graph_rounds_to_half_precision() -> None:
