@@ -81,7 +81,8 @@ class Assembler:
             return frozenset(guarded)
         self.values = {name: self._output_value(self.graph.definitions[name]) for name in self.frontier.outputs}
         maps = [*self.placement.maps.values(), *(value for value, _ in self.values.values())]
-        self.producers, refused = place_producers(self.graph, names, self.shared, maps, self.expander)
+        rows = {a for place in self.placement.places[self.members[0]].values() for a in axes_of(place)}
+        self.producers, refused = place_producers(self.graph, names, self.shared, rows, maps, self.expander)
         return refused
 
     def _output_value(self, definition: Definition) -> tuple[Expr, dict[Axis, Expr]]:

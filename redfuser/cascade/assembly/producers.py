@@ -90,13 +90,22 @@ def _private(graph: Graph, definition: Definition, members: Sequence[str], downs
 
 
 def place_producers(
-    graph: Graph, names: Sequence[str], shared: Axis, maps: Iterable[Expr], expander: Expander
+    graph: Graph,
+    names: Sequence[str],
+    shared: Axis,
+    rows: Collection[Axis],
+    maps: Iterable[Expr],
+    expander: Expander,
 ) -> tuple[tuple[Producer, ...], frozenset[str]]:
     """Place the candidates that the maps read.
+
+    Args:
+        rows: of the cascade; a result that some of them share would be computed again for each block of these.
 
     Returns:
         The producers, and the names of candidates that must stay stored: read at two places, or not once an element.
     """
+    needed = frozenset([shared, *(row for row in rows if row.extent != 1)])
     found: dict[str, Producer] = {}
     refused: set[str] = set()
     for body in maps:
@@ -104,18 +113,20 @@ def place_producers(
             name = node.tensor.name
             if name not in names or name in refused:
                 continue
-            producer = _place(graph.definitions[name], node, shared, expander, len(found))
+            producer = _place(graph.definitions[name], node, shared, needed, expander, len(found))
             if producer is None or found.setdefault(name, producer).place != producer.place:
                 refused.add(name)
     return tuple(p for p in found.values() if p.name not in refused), frozenset(refused)
 
 
-def _place(definition: Definition, node: Load, shared: Axis, expander: Expander, number: int) -> Producer | None:
+def _place(
+    definition: Definition, node: Load, shared: Axis, needed: frozenset[Axis], expander: Expander, number: int
+) -> Producer | None:
     sources = {a for i in node.indices for a in axes_of(i)}
     total = 1
     for a in sources:
         total *= a.extent
-    if shared not in sources or total != definition.tensor.size:
+    if not needed <= sources or total != definition.tensor.size:
         return None
     over = axis(f"contracted{number}", reduced_extent(definition))
     place = dict(zip(definition.axes, node.indices, strict=True))

@@ -29,6 +29,17 @@ def test_a_long_and_narrow_matrix_that_all_rows_share_is_multiplied_apart(
     assert ("scores" in [tensor.name for tensor in cascade.inputs]) != on_tile
 
 
+@pytest.mark.parametrize(("rows", "on_tile"), [(1, True), (20, False)])
+def test_a_product_that_all_rows_share_is_made_once(rows: int, on_tile: bool) -> None:
+    """Linear attention: queries weigh a product of keys and values, which each block of queries would compute again."""
+    g = GraphBuilder()
+    q, k, v = g.input("q", 2, rows, 8), g.input("k", 2, 8, 30), g.input("v", 2, 30, 6)
+    (cascade,) = detect(g.graph(matmul(g, "o", softmax(g, q), matmul(g, "context", k, v)))).cascades
+    assert [r.combiner for r in cascade.reductions] == ["max", "sum", "sum"]
+    assert bool(cascade.producers) == on_tile
+    assert ("context" in [tensor.name for tensor in cascade.inputs]) != on_tile
+
+
 def test_a_product_read_under_a_condition_stays_stored() -> None:
     """Scores of relative positions, padded before and shifted: the first of each row isn't in the product."""
     g = GraphBuilder()
