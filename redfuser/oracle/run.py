@@ -188,8 +188,8 @@ def _renamed(node: NodeProto) -> NodeProto:
 def _is_for_the_reference(node: NodeProto, feeds: Values) -> bool:
     """Whether ONNX Runtime isn't asked.
 
-    Nor is it of the mean of nothing, 0/0, of which it makes 0; and of a Clip without a bound, where it takes the largest
-    number for that, while the operator's definition lets an infinity pass.
+    Nor is it of the mean of nothing, 0/0, of which it makes 0; and of a Clip without a bound, for which it takes the
+    largest number, while the operator's definition lets an infinity pass.
     """
     if node.op_type == "Clip":
         return sum(map(bool, node.input)) < len(("data", "min", "max"))
