@@ -35,6 +35,11 @@ _WAYS_OUT = {
     "beyond that it writes the layouts of one machine"
 }
 
+_DATA_SHAPED = "an output whose shape depends on data"
+
+#: TVM imports these with sizes that it finds out on the call, which no code can be generated for.
+_AS_MANY_AS_FOUND = frozenset(["NonMaxSuppression"])
+
 #: What these give has elements: ONNX Runtime refuses an image smaller than their window. Of others it may be empty.
 _NEVER_EMPTY = frozenset(["Conv", "ConvTranspose"])
 
@@ -111,6 +116,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         for index, node in enumerate(graph.node):
             if outputs.isdisjoint(node.output) and self._keep_sizes(node, declared):
                 continue
+            if node.op_type in _AS_MANY_AS_FOUND:
+                raise _refusal(node, _DATA_SHAPED, self.symbols)
             inputs = onnx_frontend.onnx_input(self._input(node, place) for place in range(len(node.input)))
             kinds = [declared[name].tensor_type.elem_type if name in declared else 0 for name in node.output]
             results = self._convert(node, inputs, kinds)
@@ -235,7 +242,7 @@ def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypePro
     elif kind not in (None, "tensor_type") or not isinstance(info, relax.TensorStructInfo):
         what = "an output that is no tensor"
     elif info.shape is None or not symbols.cover(info.shape):
-        what = "an output whose shape depends on data"
+        what = _DATA_SHAPED
     elif declared is not None and declared.tensor_type.HasField("shape"):
         shape = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared.tensor_type.shape.dim]
         found = [symbols.simplify(extent) for extent in info.shape]
@@ -244,14 +251,18 @@ def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypePro
         if len(shape) != len(found) or info.dtype != dtype or any(a is not None and a != b for a, b in pairs):
             what = f"an output of {dtype}{shape}, which TVM makes {info}"
     if what:
-        names = " ".join(f"--dim {name}=N" for name in symbols.ranges)
-        raise UnsupportedOperatorError(
-            f"operator {node.op_type} (node '{node.name}') is not supported with {what}",
-            f"fix the symbolic dimensions: {names}" if names else "",
-        )
+        raise _refusal(node, what, symbols)
     for extent in () if info is None else info.shape:
         if not isinstance(symbols.simplify(extent), int):
             symbols.require_least(extent, node.op_type in _NEVER_EMPTY)
+
+
+def _refusal(node: NodeProto, what: str, symbols: Symbols) -> UnsupportedOperatorError:
+    names = " ".join(f"--dim {name}=N" for name in symbols.ranges)
+    return UnsupportedOperatorError(
+        f"operator {node.op_type} (node '{node.name}') is not supported with {what}",
+        f"fix the symbolic dimensions: {names}" if names else "",
+    )
 
 
 def _is_switch(variable: relax.Var) -> bool:

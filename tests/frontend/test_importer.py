@@ -73,6 +73,18 @@ def test_shapes_that_depend_on_data(capfd: pytest.CaptureFixture[str]) -> None:
     assert "shape depends on data" in refused(single("NonZero", {"x": X}), capfd)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)], ids=["scalars", "lists"])
+def test_boxes_that_are_kept(shape: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    """Of single numbers TVM made code that failed later on, of lists it said something about Python."""
+    boxes = {"boxes": np.ones((1, 10, 4), np.float32), "scores": np.ones((1, 2, 10), np.float32)}
+    limits = {
+        "most": np.full(shape, 3),
+        "overlap": np.full(shape, 0.5, np.float32),
+        "least": np.zeros(shape, np.float32),
+    }
+    assert "shape depends on data" in refused(single("NonMaxSuppression", boxes, limits), capfd)
+
+
 def test_values_that_are_no_tensors(capfd: pytest.CaptureFixture[str]) -> None:
     split = helper.make_node("SplitToSequence", ["x"], ["s"], name="node")
     at = helper.make_node("SequenceAt", ["s", "i"], ["y"], name="at")

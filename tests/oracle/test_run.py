@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from redfuser.accuracy import compare
 from redfuser.errors import VerificationError
-from redfuser.oracle.run import run as oracle
+from redfuser.oracle import run as oracle
 from redfuser.oracle.run import run_float64, run_onnxruntime, run_rounded
 from tests.frontend.running import graph_of, lower_and_run, single
 
