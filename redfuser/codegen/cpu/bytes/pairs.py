@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.bytes.block import Block
 from redfuser.codegen.cpu.bytes.matrix import Matrix, cuts
-from redfuser.codegen.cpu.bytes.panels import COLUMNS, ROWS, STEP
+from redfuser.codegen.cpu.bytes.panels import COLUMNS, QUAD, ROWS, STEP
 from redfuser.codegen.cpu.values.builder import Builder, matched
 from redfuser.codegen.cpu.values.vectors import intrinsic
 from redfuser.expr import Expr, index, op
@@ -42,6 +42,7 @@ class Pairs:
         self.parts = -(-block.steps // reach)
         self.length = -(-block.steps // self.parts)
         self.quads = self.length * ROWS
+        self.filled = -(-block.depth // QUAD) if block.depth else block.steps * ROWS
 
     def write(self) -> None:
         """All register tiles: one part of the depth after another, then panels."""
@@ -55,7 +56,7 @@ class Pairs:
                 self._widen(wide, row, op("add", first, step), step)
             with builder.loop("panel", block.panels) as panel:
                 for row, rows in cuts(builder, "row_tile", block.rows, HEIGHT, block.count):
-                    self._tile(wide, row, rows, panel, first, steps)
+                    self._tile(wide, row, rows, panel, first)
 
     def _widen(self, wide: Matrix, row: Expr, step: Expr, here: Expr) -> None:
         """Pairs of one tile's bytes of a row: the first ones of all four, behind them the second ones."""
@@ -78,7 +79,7 @@ class Pairs:
         first, second = (self.builder.bind("pair", reinterpret(f"int32x{LANES}", word)) for word in words)
         return first, second
 
-    def _tile(self, wide: Matrix, row: Expr, rows: int, panel: Expr, first: Expr, steps: PrimExpr | None) -> None:
+    def _tile(self, wide: Matrix, row: Expr, rows: int, panel: Expr, first: Expr) -> None:
         """Some rows times a panel, over one part of the depth."""
         builder, block = self.builder, self.block
         # One small array a row: LLVM keeps such in registers.
@@ -91,8 +92,11 @@ class Pairs:
             with builder.when(builder.index(before) > builder.number(0)):
                 for r, v in cells:
                     builder.store(totals[r], self._lanes(v), self._at(block.sums, row, r, panel, v))
-        count = None if steps is None else steps * ROWS
-        with builder.loop("quad", self.quads, "serial", count) as quad:
+        most, count = min(self.quads, self.filled), None
+        if self.filled % most:
+            left = op("sub", index(self.filled), op("mul", first, index(ROWS)))
+            count = builder.index(op("min", left, index(most)))
+        with builder.loop("quad", most, "serial", count) as quad:
             lines = Matrix(block.right.array, block.right.start, STEP)
             origin = op("mul", panel, index(block.right.pitch))
             line = op("add", op("mul", first, index(ROWS)), quad)

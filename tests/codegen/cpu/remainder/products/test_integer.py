@@ -40,6 +40,12 @@ def product(a: te.Tensor, b: te.Tensor) -> te.Tensor:
     )
 
 
+@pytest.mark.parametrize("depth", [13, 17, 1000, 1030])
+def test_pairs_end_with_the_depth(depth: int) -> None:
+    """In one part and in several, the last of which isn't filled."""
+    test_bytes_with_a_constant_weight("cpu-avx2", ("uint8", "int8"), (260, depth, 16))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("signs", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
 @pytest.mark.parametrize("name", ["cpu", "cpu-avx512", "cpu-avx2"])
