@@ -91,7 +91,7 @@ def _known_sizes(
     from redfuser.parsing import parse_dims
 
     sizes: dict[str, int] = {}
-    for name, size in parse_dims(arguments.dim).items():
+    for name, size in parse_dims(arguments.dim, least=0).items():
         if name not in dims:
             raise UsageError(f"--dim: no dimension is called {name!r}", f"there are: {', '.join(dims) or 'none'}")
         if not isinstance(size, int):

@@ -14,18 +14,21 @@ from redfuser.signature import DimRange
 V = TypeVar("V")
 
 
-def parse_dims(items: Iterable[str]) -> dict[str, int | DimRange]:
+def parse_dims(items: Iterable[str], least: int = 1) -> dict[str, int | DimRange]:
     """``["batch=1", "seq=1:512"]`` as a mapping: a value fixes a dimension, a range leaves it symbolic.
 
+    Args:
+        least: that a value may be, 0 or 1; a range may begin at 0, as that of a past does.
+
     Raises:
-        UsageError: an item isn't ``NAME=EXTENT`` or ``NAME=LOW:HIGH`` of positive integers, or a name comes twice.
+        UsageError: an item isn't ``NAME=EXTENT`` or ``NAME=LOW:HIGH`` of such integers, or a name comes twice.
     """
     dims: dict[str, int | DimRange] = {}
     for item in items:
         name, found, value = item.rpartition("=")
         low, colon, high = value.partition(":")
-        lowest = is_extent(low) or bool(colon and low == "0")
-        if not found or not name or not lowest or bool(colon) != is_extent(high):
+        may_begin = is_extent(low) or (low == "0" and (colon != "" or least == 0))
+        if not found or not name or not may_begin or bool(colon) != is_extent(high):
             raise UsageError(
                 f"--dim {item!r} isn't NAME=EXTENT or NAME=LOW:HIGH with positive extents",
                 "for example --dim batch=1 --dim seq=1:512",

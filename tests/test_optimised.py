@@ -195,6 +195,8 @@ def test_that_artifact_on_the_command_line(
     path, artifact = generator
     assert main(["verify", str(artifact.path), "--model", str(path), "-q"]) == 0
     assert "batch=3, new=1, all=17, past=16" in capsys.readouterr().out
+    assert main(["run", str(artifact.path), "--dim", "past=0", "--dim", "new=3", "--dim", "batch=2", "-q"]) == 0
+    assert "present.0.key: float32[2, 2, 3, 16]" in capsys.readouterr().out
     assert main(["run", str(artifact.path), "--dim", "all=9", "--dim", "new=2", "-q"]) == 0
     assert "present.0.key: float32[1, 2, 9, 16]" in capsys.readouterr().out
     assert main(["run", str(artifact.path), "--dim", "all=9", "--dim", "new=2", "--dim", "past=4", "-q"]) == 2

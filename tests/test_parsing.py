@@ -13,6 +13,7 @@ from redfuser.signature import DimRange
 def test_dims() -> None:
     assert parse_dims(["batch=1", "seq=len=128"]) == {"batch": 1, "seq=len": 128}
     assert parse_dims(["seq=1:512", "n=8:8"]) == {"seq": DimRange(1, 512), "n": 8}
+    assert parse_dims(["past=0:512"]) == {"past": DimRange(0, 512)} and parse_dims(["past=0"], least=0) == {"past": 0}
 
 
 @pytest.mark.parametrize(
