@@ -110,6 +110,24 @@ def test_slices_of_a_symbolic_dimension(starts: list[int], ends: list[int]) -> N
     check(nodes, {"x": (FLOAT, ["a", "b"])}, feeds, constants, dims={"b": DimRange(2, 9)})
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [(-1, 2**63 - 1, 1), (-3, -1, 1), (-9, 9, 2), (-1, -(2**63), -1), (4, 0, -2), (-2, -9, -1), (0, -1, 3)],
+)
+def test_slices_of_a_static_dimension_beside_a_symbolic_one(start: int, end: int, step: int) -> None:
+    """TVM took -1 for the place before the first, which is the last one of the row above."""
+    constants = {name: np.array([value]) for name, value in (("from", start), ("to", end), ("by", step), ("axis", 1))}
+    nodes = [node("Slice", ["x", "from", "to", "axis", "by"], ["y"])]
+    check(nodes, {"x": (FLOAT, ["a", 5])}, [{"x": ramp(3, 5)}, {"x": ramp(1, 5)}], constants)
+
+
+def test_slices_of_both_a_static_and_a_symbolic_dimension() -> None:
+    constants = {"from": np.array([-2, -1]), "to": np.array([9, 2**40]), "axes": np.array([1, 0])}
+    nodes = [node("Slice", ["x", "from", "to", "axes"], ["y"])]
+    feeds = [{"x": ramp(3, 5)}, {"x": ramp(1, 5)}]
+    check(nodes, {"x": (FLOAT, ["a", 5])}, feeds, constants)
+
+
 def test_the_last_element_by_a_negative_index() -> None:
     nodes = [node("Gather", ["x", "last"], ["y"], axis=1)]
     feeds = [{"x": ramp(2, 7, 3)}, {"x": ramp(1, 1, 3)}]
