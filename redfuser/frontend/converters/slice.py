@@ -30,7 +30,7 @@ def convert_slice(stock: Converter) -> Converter:
         strides = [1] * len(axes) if steps is None else [int(step) for step in constant(steps, "steps")]
         symbolic = any(isinstance(bound, relax.ShapeExpr) for bound in bounds)
         if not symbolic and all(isinstance(shape[axis], int) for axis in axes):
-            return _cut(bb, data, axes, *map(_values, bounds), strides)
+            return _cut(bb, data, axes, _values(bounds[0]), _values(bounds[1]), strides)
         if any(stride <= 0 for stride in strides):
             raise ValueError("steps backwards along a symbolic dimension are not supported")
         symbols = symbols_of(attributes)
