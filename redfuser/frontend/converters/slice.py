@@ -25,10 +25,10 @@ def convert_slice(stock: Converter) -> Converter:
         data, bounds, steps = inputs[0], inputs[1:3], optional(inputs, 4)
         shape = extents_of(data)
         axes = _axes(optional(inputs, 3), bounds[0], len(shape))
-        if all(isinstance(extent, int) for extent in shape):
+        symbolic = any(isinstance(bound, relax.ShapeExpr) for bound in bounds)
+        if not symbolic and all(isinstance(extent, int) for extent in shape):
             return stock(bb, inputs, attributes)
         strides = [1] * len(axes) if steps is None else [int(step) for step in constant(steps, "steps")]
-        symbolic = any(isinstance(bound, relax.ShapeExpr) for bound in bounds)
         if not symbolic and all(isinstance(shape[axis], int) for axis in axes):
             return _cut(bb, data, axes, _values(bounds[0]), _values(bounds[1]), strides)
         if any(stride <= 0 for stride in strides):
