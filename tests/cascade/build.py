@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.expr import Axis, Const, Expr, Load, Tensor, axis, index, load, loads, op
+from redfuser.extents import Extent
 
 
 class GraphBuilder:
@@ -18,7 +19,7 @@ class GraphBuilder:
         self.constants: set[str] = set()
         self.outputs: set[str] = set()
 
-    def input(self, name: str, *shape: int, dtype: str = "float32", constant: bool = False) -> Tensor:
+    def input(self, name: str, *shape: Extent, dtype: str = "float32", constant: bool = False) -> Tensor:
         self.stored.add(name)
         if constant:
             self.constants.add(name)

@@ -15,7 +15,7 @@ from redfuser.cascade.assembly.expand import Expander, flatten_reduced, reduced_
 from redfuser.cascade.graph import Definition, Graph
 from redfuser.cascade.products import factors, is_product
 from redfuser.expr import Axis, Const, Expr, Load, axes_of, axis, loads, op
-from redfuser.extents import most, surely_at_most
+from redfuser.extents import is_symbolic, most, surely_at_most
 from redfuser.indexing import replace
 
 #: A gate's matrix is this long at least, and this many times as long as wide.
@@ -129,6 +129,8 @@ def _place(
     if not needed <= sources or total != definition.tensor.size:
         return None
     over = axis(f"contracted{number}", reduced_extent(definition))
+    if is_symbolic(over.extent):  # scores of channels, say, summed along the tokens: no tile holds all of these
+        return None
     place = dict(zip(definition.axes, node.indices, strict=True))
     body = replace(expander.body(definition), {**place, **flatten_reduced(definition, over)})
     if any(_is_gate(factor, shared, over) for factor in factors(body)):

@@ -6,6 +6,7 @@ import pytest
 
 from redfuser.cascade.detect import detect
 from redfuser.expr import index, op
+from redfuser.extents import Dim, Extent, size_of
 from tests.cascade.build import GraphBuilder, at, axes, matmul, number, softmax
 
 
@@ -38,6 +39,16 @@ def test_a_product_that_all_rows_share_is_made_once(rows: int, on_tile: bool) ->
     assert [r.combiner for r in cascade.reductions] == ["max", "sum", "sum"]
     assert bool(cascade.producers) == on_tile
     assert ("context" in [tensor.name for tensor in cascade.inputs]) != on_tile
+
+
+@pytest.mark.parametrize(("tokens", "on_tile"), [(30, True), (size_of(Dim("n", 1, 64)), False)], ids=["known", "open"])
+def test_a_product_along_an_open_axis_stays_stored(tokens: Extent, on_tile: bool) -> None:
+    """Attention between channels, whose scores are sums over the tokens."""
+    g = GraphBuilder()
+    q, k, v = g.input("q", 2, 8, tokens), g.input("k", 2, tokens, 6), g.input("v", 2, 6, 4)
+    (cascade,) = detect(g.graph(matmul(g, "o", softmax(g, matmul(g, "scores", q, k)), v))).cascades
+    assert [r.combiner for r in cascade.reductions] == ["max", "sum", "sum"]
+    assert bool(cascade.producers) == on_tile
 
 
 def test_a_product_read_under_a_condition_stays_stored() -> None:
