@@ -83,7 +83,8 @@ def test_rows_joined_along_an_open_dimension_are_moved_as_vectors(tmp_path: Path
     build.output(build.node("Concat", past, new, axis=1), (2, "both", 32), name="y")
     onnx.save(build.model(), tmp_path / "joined.onnx")
     from redfuser.api import compile_to_folder
-    from redfuser.options import CompileOptions, Silent
+    from redfuser.options import CompileOptions
+    from redfuser.progress import Silent
     from redfuser.targets import load_target
 
     options = CompileOptions(load_target("cpu"), dims={"p": DimRange(0, 300), "n": DimRange(1, 300)})
