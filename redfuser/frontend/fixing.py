@@ -56,7 +56,13 @@ def _array(value: ValueInfoProto, elements: Sequence[float]) -> numpy.ndarray[An
     try:
         shaped = exact.reshape(shape)
     except ValueError as error:
-        raise UsageError(f"--value {value.name}: {len(elements)} elements don't fit the shape {shape}") from error
+        stated = [
+            extent if extent >= 0 else dim.dim_param for extent, dim in zip(shape, tensor.shape.dim, strict=False)
+        ]
+        raise UsageError(
+            f"--value {value.name}: {len(elements)} elements don't fit the shape [{', '.join(map(str, stated))}]",
+            "a value may leave one dimension open" if shape.count(-1) > 1 else "",
+        ) from error
     if dtype.kind in "iub" or dtype.name.startswith(("int", "uint")):
         low, high = _bounds(dtype)
         if not all(low <= element <= high and element == int(element) for element in elements):

@@ -112,6 +112,10 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             fix_inputs(proto, values)
+    open_ = graph_of([helper.make_node("Identity", ["a"], ["y"])], {"a": (TensorProto.INT8, ["n", 2, "m"])}, ["y"])
+    with pytest.raises(UsageError, match=r"3 elements don't fit the shape \[n, 2, m\]") as caught:
+        fix_inputs(open_, {"a": [1, 2, 3]})
+    assert caught.value.hint == "a value may leave one dimension open"
     assert parse_values(["axes=0,-1", "scale=0.5", "causal=true", "empty="]) == {
         "axes": (0, -1),
         "scale": (0.5,),
