@@ -391,6 +391,11 @@ def test_channels_stay_last_between_images_quantised_by_their_own_range() -> Non
     np.testing.assert_allclose(got, run_onnxruntime(proto, {"x": x}, 1)["y"], rtol=1e-5, atol=1e-5)
 
 
+def test_many_images_quantised_by_their_own_range_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redfuser.frontend.normalising.byte_convolutions.MOST_BY_OWN_RANGE", 1)
+    assert normalised(dynamic()).count("Conv") == 2
+
+
 def test_each_channel_by_itself_needs_a_known_zero_point() -> None:
     assert normalised(dynamic(group=KERNELS)).count("Conv") == 2
 
