@@ -16,7 +16,7 @@ from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, axis, load, subst
 from redfuser.extents import is_symbolic
 from redfuser.indexing import Linear, linear
 
-#: Channels of a vector of sums at most.
+#: Fewer channels than this fill no vector of sums.
 FEWEST = 16
 
 
