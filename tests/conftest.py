@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -33,6 +36,23 @@ settings.load_profile("usual")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-goldens", action="store_true", help="write tests/goldens instead of comparing")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers(request: pytest.FixtureRequest) -> None:
+    """What a test draws at random doesn't depend on which tests ran before it."""
+    for generator in _generators(request.module):
+        generator.bit_generator.state = np.random.default_rng(1).bit_generator.state
+
+
+@cache
+def _generators(module: ModuleType) -> tuple[np.random.Generator, ...]:
+    """Those that a test module holds, and those behind the functions that it takes from other modules of tests."""
+    values = list(vars(module).values())
+    for value in vars(module).values():
+        if getattr(value, "__module__", "").startswith("tests."):
+            values += getattr(value, "__globals__", {}).values()
+    return tuple({id(value): value for value in values if isinstance(value, np.random.Generator)}.values())
 
 
 @pytest.fixture
