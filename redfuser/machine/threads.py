@@ -11,8 +11,8 @@ from redfuser.errors import UsageError
 THREADS_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
 
 #: How TVM's workers are to behave, where the environment doesn't say. ``TVM_BIND_THREADS`` ties them to cores unless it
-#: is 0; ``TVM_THREAD_POOL_SPIN_COUNT`` is how often one that waits offers its core to others before it sleeps.
-WORKERS = {"TVM_BIND_THREADS": "0", "TVM_THREAD_POOL_SPIN_COUNT": "3000"}
+#: is 0.
+WORKERS = {"TVM_BIND_THREADS": "0"}
 
 #: More would bring any machine to a stop: workers that wait for a call keep their cores busy for a while.
 MOST_THREADS = 1024
@@ -33,9 +33,8 @@ def use_threads(count: int | None) -> None:
 
     TVM would tie each worker to a core. Whoever calls it may be on that very core, and stays there through calls of
     less than some milliseconds: these took twice as long.
-    And it would have each offer its core 300 000 times after a call, which ends soon if nobody wants the core, but on
-    two cores with four other processes took more than a minute, and the end of this process waits for it. 3000 take a
-    millisecond of an idle core; models were as fast with them, and slower with 300.
+    How long one stays awake is left to TVM: with ``TVM_THREAD_POOL_SPIN_COUNT=3000`` a busy machine ends processes
+    sooner, but kernels of some tenths of a millisecond took half as long again, when other work came between them.
     """
     require_threads(count)
     if count is not None:

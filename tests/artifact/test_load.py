@@ -102,27 +102,9 @@ def test_threads(artifact: Path, monkeypatch, given: dict[str, str], asked: int 
         monkeypatch.delenv(name)
     redfuser.load(artifact, threads=asked)
     assert os.environ["TVM_BIND_THREADS"] == "0"  # a worker tied to the caller's core would wait for it
-    assert int(os.environ["TVM_THREAD_POOL_SPIN_COUNT"]) == 3000
     # TVM makes a pool for every thread that runs something, and reads the variables then.
     with ThreadPoolExecutor(1) as fresh:
         assert fresh.submit(tvm.get_global_func("runtime.NumThreads")).result() == (expected or usable_cores())
-
-
-@pytest.mark.slow
-def test_workers_sleep_soon_after_a_call(artifact: Path) -> None:
-    """One that waits for long makes the process wait as well when it ends, on a busy machine for minutes."""
-    script = f"""
-import time, numpy as np, redfuser
-redfuser.load({str(artifact)!r}, threads=2)({{"x": np.ones((2, 3), "float32"), "n": np.asarray(5)}})
-time.sleep(0.05)
-before = time.process_time()
-time.sleep(0.3)
-print(time.process_time() - before)
-"""
-    environment = {name: value for name, value in os.environ.items() if name not in WORKERS}
-    command = [sys.executable, "-c", script]
-    spent = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    assert float(spent) < 0.01  # with TVM's own number it was 0.07 and more
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, 1025])

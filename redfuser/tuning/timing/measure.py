@@ -162,8 +162,7 @@ def numpy_type(name: str) -> Any:
 def main() -> None:
     """Time the bundle that this file lies in."""
     os.environ["TVM_NUM_THREADS"] = sys.argv[1] if len(sys.argv) > 1 else str(os.cpu_count())
-    for name, value in (("TVM_BIND_THREADS", "0"), ("TVM_THREAD_POOL_SPIN_COUNT", "3000")):
-        os.environ.setdefault(name, value)  # as in a loaded artifact
+    os.environ.setdefault("TVM_BIND_THREADS", "0")  # as in a loaded artifact
     import tvm
 
     folder = Path(__file__).resolve().parent
