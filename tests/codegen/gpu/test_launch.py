@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,6 +179,13 @@ def test_nothing_is_launched_for_nothing(recorder: Recorder, open_library: Path)
     assert [event["kernel"] for event in done.of("launch")] == ["scale"], "whose blocks don't depend on the rows"
 
 
+def assert_refused(done: Recording, expected: Collection[str]) -> None:
+    """Each call was refused with its complaint, and nothing launched."""
+    complaints = [line for line in done.output.splitlines() if line.startswith("kernel ")]
+    assert len(complaints) == len(expected) and not done.of("launch"), done.output
+    assert all(each in said for each, said in zip(expected, complaints, strict=True))
+
+
 def test_sizes_that_do_not_fit_are_refused(recorder: Recorder, open_library: Path) -> None:
     wrong = {
         "5, 6": "open: tensor x has another shape",
@@ -187,9 +195,7 @@ def test_sizes_that_do_not_fit_are_refused(recorder: Recorder, open_library: Pat
         "1 << 25": "open: tensor x has 2^31 elements or more: fix sizes with --dim",
     }
     done = call(recorder, open_library, CALL_OPEN + "; ".join(f"run({arguments})" for arguments in wrong))
-    complaints = [line for line in done.output.splitlines() if line.startswith("kernel ")]
-    assert len(complaints) == len(wrong) and not done.of("launch"), done.output
-    assert all(expected in said for expected, said in zip(wrong.values(), complaints, strict=True))
+    assert_refused(done, wrong.values())
 
 
 def test_wrong_tensors_are_refused(recorder: Recorder, library: Path) -> None:
@@ -210,9 +216,7 @@ for arguments in {list(wrong)!r}:
         print(error)
 """
     done = call(recorder, library, script)
-    complaints = [line for line in done.output.splitlines() if line.startswith("kernel ")]
-    assert len(complaints) == len(wrong), done.output
-    assert all(expected in said for expected, said in zip(wrong.values(), complaints, strict=True))
+    assert_refused(done, wrong.values())
     assert not done.of("launch")
 
 
