@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tvm
 from tvm import relax
+from tvm_ffi.libinfo import find_dlpack_include_path, find_include_path
 
 from redfuser.codegen.backend import Kernel
 from redfuser.codegen.library import pack_imports
@@ -53,8 +55,17 @@ class Assembly:
             MissingToolError: there is no C++ compiler to link with.
         """
         linker = find_linker(self.machine)
-        options = [*LINK_OPTIONS, *self.link_options]
-        self.executable.export_library(str(path), fpack_imports=pack_imports, cc=linker, options=options)
+        includes = dict.fromkeys((find_include_path(), find_dlpack_include_path()))
+        options = [*LINK_OPTIONS, *self.link_options, *(f"-I{folder}" for folder in includes)]
+        with TemporaryDirectory() as folder:
+            own = self.sources(Path(folder))
+            self.executable.export_library(
+                str(path), fpack_imports=pack_imports, addons=own, workspace_dir=folder, cc=linker, options=options
+            )
+
+    def sources(self, folder: Path) -> list[str]:
+        """Files to compile and link with the machine code, written to a folder."""
+        return []
 
     def statistics(self) -> dict[str, int]:
         """Number of kernels by the way they are computed."""

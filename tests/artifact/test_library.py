@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import helper, numpy_helper, parser
+from tvm import relax
 
 import redfuser
 from redfuser.artifact.library import open_library
 from redfuser.errors import VerificationError
+from redfuser.targets import load_target
 
 X = np.arange(6, dtype=np.float32)
 Compile = Callable[[int, Path], Path]
@@ -121,20 +124,40 @@ def test_what_is_no_library_is_named_by_its_own_path(compiled: Compile, tmp_path
     assert str(folder / "module.so") in refused.value.message and "/./" not in refused.value.message
 
 
-def test_weights_are_held_once_after_loading(tmp_path: Path) -> None:
-    """TVM copies them: what is mapped of the file doesn't stay in memory, and comes back for who loads it again."""
-    size = 1 << 22
+def test_weights_are_read_where_they_lie(tmp_path: Path) -> None:
+    """None is in memory before a call needs it, and then as a page of the file alone, which processes share."""
+    size = 1 << 24
     weight = np.random.default_rng(0).random(size, np.float32)
-    add = helper.make_node("Add", ["x", "w"], ["y"])
-    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size]) for name in "xy")
-    graph = helper.make_graph([add], "g", [x], [y], [numpy_helper.from_array(weight, "w")])
+    add = helper.make_node("Add", ["x", "w"], ["z"])
+    total = helper.make_node("ReduceMax", ["z"], ["y"], keepdims=0)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [])
+    graph = helper.make_graph([add, total], "g", [x], [y], [numpy_helper.from_array(weight, "w")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "m.onnx")
     redfuser.compile(tmp_path / "m.onnx", output=tmp_path / "out")
-    feeds = {"x": np.zeros(size, np.float32)}
+    before = own_memory()
+    model = redfuser.load(tmp_path / "out")
+    assert resident(str(tmp_path / "out")) < weight.nbytes // 4
+    np.testing.assert_array_equal(model({"x": np.zeros(1, np.float32)})["y"], weight.max())
+    assert own_memory() - before < weight.nbytes // 2
+    assert weight.nbytes // 2 < resident(str(tmp_path / "out")) < weight.nbytes * 3 // 2
+
+
+def test_weights_that_tvm_copies_are_held_once(tmp_path: Path) -> None:
+    """What is mapped of the file doesn't stay in memory, and comes back for who loads it again."""
+    weight = np.random.default_rng(0).random(1 << 22, np.float32)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo(weight.shape, "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, relax.const(weight))))
+    target = tvm.target.Target(load_target("cpu-x86-64").llvm())
+    path = tmp_path / "out.so"
+    tvm.relax.build(relax.transform.LegalizeOps()(builder.get()), target).export_library(str(path))
     for _ in range(2):
-        model = redfuser.load(tmp_path / "out")
-        assert resident(str(tmp_path / "out")) < weight.nbytes // 4
-        np.testing.assert_array_equal(model(feeds)["y"], weight)
+        machine = relax.VirtualMachine(open_library(path, keep=False), tvm.cpu())
+        assert resident(str(path)) < weight.nbytes // 4
+        result = machine["main"](tvm.runtime.tensor(np.zeros_like(weight)))
+        np.testing.assert_array_equal(result.numpy(), weight)
 
 
 def resident(text: str) -> int:
@@ -146,3 +169,9 @@ def resident(text: str) -> int:
         elif ours and line.startswith("Rss:"):
             total += int(line.split()[1]) * 1024
     return total
+
+
+def own_memory() -> int:
+    """Bytes in memory of no file."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024

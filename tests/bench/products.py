@@ -51,13 +51,13 @@ def ours(x: np.ndarray, weight: np.ndarray) -> Callable[[], object]:
 
     from redfuser.codegen.cpu.module import assemble
     from redfuser.targets import CpuTarget, load_target
-    from tests.codegen.cpu.build import legalised
+    from tests.codegen.cpu.build import legalised, opened
 
     target = load_target("cpu")
     assert isinstance(target, CpuTarget)
     variable = relax.Var("x", R.Tensor(x.shape, str(x.dtype)))
     module = legalised([variable], lambda: relax.op.matmul(variable, relax.const(weight)))
-    machine = relax.VirtualMachine(assemble(module, [], target).executable, tvm.cpu())
+    machine = opened(assemble(module, [], target))
     argument = tvm.runtime.tensor(x)
     exact, rounding = x.astype("f8") @ weight.astype("f8"), 1e-3 if x.dtype == np.float32 else 2**-7
     np.testing.assert_allclose(machine["main"](argument).numpy().astype("f8"), exact, rtol=rounding, atol=1e-3)

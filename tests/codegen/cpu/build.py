@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -48,7 +50,13 @@ def called(params: Sequence[relax.Var], functions: Sequence[tvm.tirx.PrimFunc]) 
     return builder.get()
 
 
+def opened(assembly: Assembly) -> relax.VirtualMachine:
+    """The library, written and loaded."""
+    with TemporaryDirectory() as folder:
+        assembly.write(Path(folder, "module.so"))
+        return relax.VirtualMachine(tvm.runtime.load_module(str(Path(folder, "module.so"))), tvm.cpu())
+
+
 def run(assembly: Assembly, *inputs: np.ndarray) -> np.ndarray:
     """Call ``main`` once."""
-    machine = relax.VirtualMachine(assembly.executable, tvm.cpu())
-    return machine["main"](*[tvm.runtime.tensor(array) for array in inputs]).numpy()
+    return opened(assembly)["main"](*[tvm.runtime.tensor(array) for array in inputs]).numpy()

@@ -53,6 +53,22 @@ def model(
     return graph_of(nodes, {"x": x}, ["y"], {name: np.asarray(value) for name, value in own.items()})
 
 
+def quantised_again(
+    x: np.ndarray, w: np.ndarray, several: bool = True, bias: bool = True, **attributes: object
+) -> ModelProto:
+    """One QLinearConv."""
+    kernels, kind = len(w), w.dtype.type
+    own: dict[str, Any] = {
+        **{"w": w, "sx": np.float32(0.02), "zx": x.dtype.type(7), "sy": np.float32(0.7), "zy": x.dtype.type(100)},
+        "sw": np.linspace(0.02, 0.04, kernels, dtype=np.float32) if several else np.float32(0.03),
+        "zw": np.full(kernels if several else (), 3 if kind is np.int8 else 128, kind),
+        "b": RNG.integers(-9000, 9000, kernels).astype(np.int32),
+    }
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", *(["b"] if bias else [])]
+    used = {name: np.asarray(own[name]) for name in names[1:]}
+    return graph_of([node("QLinearConv", names, "y", "conv", **attributes)], {"x": x}, ["y"], used)
+
+
 def normalised(proto: ModelProto) -> list[str]:
     copy = ModelProto()
     copy.CopyFrom(proto)

@@ -10,7 +10,7 @@ from redfuser.codegen.cpu.module import assemble
 from redfuser.frontend import lower
 from redfuser.oracle.run import run_onnxruntime
 from tests.codegen.cpu.build import able, legalised, run
-from tests.frontend.normalising.test_byte_convolutions import quantised_again
+from tests.frontend.normalising.byte_graphs import quantised_again
 from tests.frontend.running import loaded
 
 RNG = np.random.default_rng(0)

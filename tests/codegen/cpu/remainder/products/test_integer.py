@@ -21,7 +21,7 @@ from redfuser.codegen.cpu.module import Assembly, assemble
 from redfuser.options import CompileOptions
 from redfuser.progress import Silent
 from redfuser.signature import DimRange
-from tests.codegen.cpu.build import able, legalised, run
+from tests.codegen.cpu.build import able, legalised, opened, run
 
 SHAPES = [(37, 100, 50), (64, 128, 96), (3, 64, 33), (300, 64, 64), (1, 128, 96), (1, 100, 33)]
 
@@ -112,7 +112,7 @@ def test_any_number_of_rows(name: str, signs: tuple[str, str], depth: int, colum
 def test_nothing_behind_the_last_row_is_read(name: str) -> None:
     """The rows end where memory does."""
     w, page = some((64, 48), "int8"), mmap.PAGESIZE
-    machine = relax.VirtualMachine(open_product(64, w, "uint8", name).executable, tvm.cpu())
+    machine = opened(open_product(64, w, "uint8", name))
     memory = mmap.mmap(-1, 5 * page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + 4 * page), page, 0) == 0
