@@ -34,6 +34,7 @@ MODELS: dict[str, Callable[[], ModelProto]] = {
     "variance": lambda: reductions.variance(9, 700),
     "routing": lambda: reductions.routing(17, 24, 3),
     "quantised-product": lambda: reductions.quantised_matmul(9, 70, 21),
+    "large-weight": lambda: reductions.quantised_matmul(9, 300, 260, constant=True),
     "attention": lambda: attention(q_len=37, kv_len=70, mask="boolean"),
     "attention-float16": lambda: attention(q_len=37, kv_len=70, dtype="float16"),
     "decode": lambda: attention(q_len=1, kv_len=700, kv_heads=1),
