@@ -19,6 +19,7 @@ from redfuser.codegen.cpu.remainder import Remainder
 from redfuser.codegen.cpu.remainder.reshapes import in_place
 from redfuser.codegen.cpu.values.float8 import spell_out_casts
 from redfuser.codegen.cpu.weights import Weights, take_weights
+from redfuser.codegen.empty import compute_nothing
 from redfuser.codegen.modulo import hide_dividends
 from redfuser.codegen.refusal import FAILURES
 from redfuser.codegen.rewire import Replacement, rewire
@@ -53,7 +54,7 @@ def assemble(module: tvm.IRModule, replacements: Sequence[Replacement], target: 
     Raises:
         ValueError: a replacement depends on itself.
     """
-    remainder = Remainder(fuse_elementwise(in_place(rewire(module, replacements))), target)
+    remainder = Remainder(fuse_elementwise(in_place(compute_nothing(rewire(module, replacements)))), target)
     llvm = tvm.target.Target(target.llvm())
     module = remainder.schedule()
     try:

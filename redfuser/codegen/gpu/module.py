@@ -15,6 +15,7 @@ from tvm import relax
 
 from redfuser.codegen.assembly import Assembly, count_calls, fuse_elementwise, to_machine
 from redfuser.codegen.backend import MakeProduct
+from redfuser.codegen.empty import compute_nothing
 from redfuser.codegen.gpu.launch import build_programs, program_symbol, static_object
 from redfuser.codegen.gpu.launch.tables import PACKED_PREFIX
 from redfuser.codegen.gpu.remainder import machine_code, schedule_remainder
@@ -86,7 +87,7 @@ def assemble(
 
 def place(module: tvm.IRModule, fused: Sequence[Fused]) -> tvm.IRModule:
     """The model with fused programs in their places, and the element-wise operations left fused with each other."""
-    return fuse_elementwise(rewire(module, [_replacement(each) for each in fused]))
+    return fuse_elementwise(compute_nothing(rewire(module, [_replacement(each) for each in fused])))
 
 
 def _of_the_model(product: Product) -> GpuProgram:
