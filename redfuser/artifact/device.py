@@ -56,15 +56,17 @@ def check_processor(target: TargetInfo, flags: frozenset[str]) -> None:
 
 
 def open_device(target: TargetInfo, number: int) -> Any:
-    """TVM's device. Imports TVM.
+    """TVM's device. Imports TVM for GPUs, and its foreign function interface alone for processors.
 
     Raises:
         MissingToolError: there is no such device, or it can't run the module's code.
     """
+    if target.kind == "cpu":
+        import tvm_ffi
+
+        return tvm_ffi.device("cpu", 0)
     import tvm
 
-    if target.kind == "cpu":
-        return tvm.cpu()
     device = tvm.cuda(number)
     if not device.exist:
         _load_cuda_runtime(Path(tvm.__file__).parent / "lib")

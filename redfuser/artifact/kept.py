@@ -74,9 +74,9 @@ def _empty_stores() -> None:
     """Give back what TVM keeps, and what the C library then keeps in its place."""
     import ctypes
 
-    import tvm
+    from tvm_ffi import get_global_func
 
-    tvm.get_global_func("vm.builtin.memory_manager.clear")()
+    get_global_func("vm.builtin.memory_manager.clear")()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)

@@ -20,9 +20,6 @@ from redfuser.machine.threads import require_threads, require_workers, threads_a
 from redfuser.paths import path_of
 from redfuser.signature import DimRange, DimSum, TensorSpec
 
-#: What DLPack calls the memory of a processor.
-_PROCESSOR = 1
-
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
@@ -35,8 +32,8 @@ class LoadedModel:
 
     Args:
         manifest: of the artifact.
-        machine: TVM's ``relax.VirtualMachine``, which has one set of registers.
-        device: TVM's device that it runs on.
+        machine: TVM's virtual machine, which has one set of registers; its functions by name.
+        device: that it runs on.
         turn: held while the machine runs.
         kept: bounds the memory of arrays that are gone, where sizes differ from call to call.
     """
@@ -72,36 +69,16 @@ class LoadedModel:
             UsageError: names the input that is missing, unknown, or of another shape or dtype; or the process was
                 forked after a call.
         """
+        from redfuser.artifact.runtime import is_tensor, to_device, to_host
+
         arrays = check_feeds(self.inputs, feeds, self.manifest.dims, self.manifest.sums)
         require_workers(gpu=self.manifest.target.kind != "cpu")
         with self.turn:
             if self.manifest.dims:
                 self.kept.before_call(tuple(array.shape for array in arrays))
-            result = self.machine["main"](*(_to_device(array, self.device) for array in arrays))
-            results = [result] if hasattr(result, "numpy") else list(result)
-            return {spec.name: _to_host(tensor) for spec, tensor in zip(self.outputs, results, strict=True)}
-
-
-def _to_device(array: np.ndarray, device: Any) -> Any:
-    """A tensor of TVM: the array's own memory if it may be, else a copy."""
-    from tvm.runtime import tensor
-    from tvm_ffi import from_dlpack
-
-    # Strides of an array without elements are all 0, which the module's checks take for gaps.
-    if not array.size or not _shares(device, array.dtype.name):
-        return tensor(array, device)
-    # The version lets NumPy hand out arrays that are read-only.
-    return from_dlpack(array.__dlpack__(max_version=(1, 0)), require_alignment=array.itemsize, require_contiguous=True)
-
-
-def _to_host(tensor: Any) -> np.ndarray:
-    """An array of NumPy: the tensor's own memory if it may be, else a copy."""
-    return np.from_dlpack(tensor) if _shares(tensor.device, str(tensor.dtype)) else tensor.numpy()
-
-
-def _shares(device: Any, dtype: str) -> bool:
-    """Whether NumPy and TVM can pass memory to each other: a processor's, and no types but NumPy's own."""
-    return device.dlpack_device_type() == _PROCESSOR and hasattr(np, dtype)
+            result = self.machine["main"](*(to_device(array, self.device) for array in arrays))
+            results = [result] if is_tensor(result) else list(result)
+            return {spec.name: to_host(tensor) for spec, tensor in zip(self.outputs, results, strict=True)}
 
 
 def check_feeds(
@@ -222,16 +199,18 @@ def _check_size(manifest: Manifest, module: Path) -> None:
 
 def _open(manifest: Manifest, module: Path, number: int) -> LoadedModel:
     try:
-        from tvm import relax
+        from redfuser.artifact.runtime import load_runtime, start
+
+        load_runtime()
+        device = open_device(manifest.target, number)
     except (ImportError, OSError) as error:
         raise MissingToolError(
-            f"apache-tvm cannot be imported: {error}", "redfuser doctor says what is missing"
+            f"apache-tvm cannot be loaded: {error}", "redfuser doctor says what is missing"
         ) from error
-    device = open_device(manifest.target, number)
     # TVM raises whatever its loader meets: OSError, RuntimeError or a class of its own below it.
     try:
         # What a GPU has loaded outlives the library: closing that, to open it again, would fill the GPU.
-        machine = relax.VirtualMachine(open_library(module, keep=manifest.target.kind != "cpu"), device)
+        machine = start(open_library(module, keep=manifest.target.kind != "cpu"), device)
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise VerificationError(
