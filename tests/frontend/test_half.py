@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from redfuser.codegen.cpu.module import assemble
+from redfuser.errors import ModelError
 from redfuser.frontend import lower
 from redfuser.oracle.run import run_float64
 from redfuser.targets import CpuTarget, load_target
@@ -60,3 +61,21 @@ def test_a_slope_may_be_broadcast_in_any_way() -> None:
     x = np.linspace(-2, 2, 24, dtype=np.float16).reshape(2, 3, 4)
     for shape in ((1,), (4,), (3, 1), (2, 1, 4), (2, 3, 4)):
         check("PRelu", {"x": x, "slope": np.full(shape, 0.25, np.float16)})
+
+
+@pytest.mark.parametrize("operator", UNARY)
+def test_operator_sets_older_than_an_operator_of_bfloat16(operator: str) -> None:
+    """As PyTorch writes them."""
+    check(operator, {"x": np.array(EDGES).astype(TYPES["bfloat16"])}, opset=20)
+
+
+def test_a_convolution_of_bfloat16_in_an_older_operator_set() -> None:
+    image, weight = np.arange(32).reshape(1, 2, 4, 4), np.arange(-18, 18).reshape(2, 2, 3, 3)
+    check("Conv", {"x": image.astype(TYPES["bfloat16"]), "w": weight.astype(TYPES["bfloat16"])}, opset=18)
+
+
+def test_a_convolution_of_two_types_is_refused() -> None:
+    feeds = {"x": np.ones((1, 2, 4, 4), TYPES["bfloat16"]), "w": np.ones((2, 2, 3, 3), np.float32)}
+    proto = single("Conv", feeds, opset=18)
+    with pytest.raises(ModelError, match=r"node 'node' \(Conv\) doesn't fit its inputs: W has inconsistent type"):
+        lower(loaded(proto))

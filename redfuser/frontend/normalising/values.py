@@ -13,6 +13,7 @@ from redfuser.frontend.normalising.own import infer_append
 if TYPE_CHECKING:
     import numpy
     from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+    from onnx.defs import OpSchema
 
     Array = numpy.ndarray[Any, Any]
 
@@ -71,7 +72,7 @@ class GraphValues:
             return {node.output[0]: infer_append(node, types, self.known(node.input[3]))}
         domain = "" if node.domain == "ai.onnx" else node.domain
         try:
-            schema = onnx.defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)
+            schema = _schema(node.op_type, self._versions.get(domain, 1), domain, types.values())
         except onnx.defs.SchemaError:
             return {}  # the importer refuses it by name
         try:
@@ -121,3 +122,25 @@ class GraphValues:
         from onnx import helper
 
         return math.prod(shape) * helper.tensor_dtype_to_np_dtype(self.element_type(name)).itemsize
+
+
+def _schema(operator: str, version: int, domain: str, types: Iterable[TypeProto]) -> OpSchema:
+    """The operator's own version, or of bfloat16 its latest if that alone takes these.
+
+    PyTorch writes convolutions and others in bfloat16 under operator sets that have them in the older types only; what
+    they compute is the same.
+
+    Raises:
+        SchemaError: ONNX doesn't define it.
+    """
+    from onnx import TensorProto, defs
+
+    own = defs.get_schema(operator, version, domain)
+    if all(kind.tensor_type.elem_type != TensorProto.BFLOAT16 for kind in types) or _takes_bfloat16(own):
+        return own
+    latest = defs.get_schema(operator, domain)
+    return latest if _takes_bfloat16(latest) else own
+
+
+def _takes_bfloat16(schema: OpSchema) -> bool:
+    return any("tensor(bfloat16)" in given.types for given in schema.inputs)
