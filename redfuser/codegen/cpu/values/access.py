@@ -139,11 +139,13 @@ class Access:
             self.put_in_memory(tensor, indices, region.element(n), element)
 
     def prefetch(self, item: Prefetch, region: Region) -> None:
-        """Bring an element's cache line closer."""
+        """Bring an element's cache line closer; but no boolean, of which TVM compiles no address."""
         from tvm.tirx import BufferLoad, Evaluate, address_of, call_llvm_intrin, const
 
         points = region.points()
         array = self.arrays[item.tensor]
+        if str(array.dtype) == "bool":
+            return
         where = [self.builder.index(substitute(i, points)) for i in item.indices][: len(array.shape)]
         element = address_of(BufferLoad(array, where))
         kind, level, data = (const(n, "int32") for n in (int(item.write), 3 if item.nearest else 2, 1))

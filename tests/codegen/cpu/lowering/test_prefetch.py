@@ -12,10 +12,10 @@ from tvm import tirx
 from tvm.tirx.stmt_functor import post_order_visit
 
 from redfuser.codegen.cpu import generate
-from redfuser.expr import axis
+from redfuser.expr import Tensor, axis, load, op
 from redfuser.targets import CpuTarget
 from tests.codegen.cpu.programs import assert_matches, run, target
-from tests.tile.build import Attention, Rows, program, random_inputs
+from tests.tile.build import Attention, Rows, program, random_inputs, value
 
 
 def small_caches() -> CpuTarget:
@@ -119,3 +119,19 @@ def test_prefetching_matrices_changes_nothing(keys: int) -> None:
     device = replace(target("cpu"), l3_kb=0)
     assert prefetches(generate(made, device).body)
     assert_matches(made, attention.inputs(), device)
+
+
+def test_booleans_are_left_where_they_lie() -> None:
+    """TVM compiles no address of one."""
+    rows = Rows(axis("i", 40), axis("l", 1024))
+    mask = load(Tensor("mask", (40, 1024), "bool"), rows.row, rows.item)
+    kept = op("select", mask, rows.x, value(-1.0))
+    largest = rows.reduction("m", "max", kept)
+    weight = op("exp", op("sub", kept, largest.value))
+    total = rows.reduction("t", "sum", weight)
+    cascade = rows.cascade("softmax_0", (largest, total), op("div", weight, total.value))
+    made = program(cascade, "resident", 1, "l", l=4096)
+    assert {array for array, _, _ in prefetches(generate(made, small_caches()).body)} == {"x", "y0"}
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.standard_normal((40, 1024)).astype("f4"), "mask": rng.random((40, 1024)) < 0.5}
+    assert_matches(made, inputs, small_caches())
