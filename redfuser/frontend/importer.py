@@ -24,6 +24,7 @@ from redfuser.frontend.element_types import held_array, held_type
 from redfuser.frontend.model import opset_of
 from redfuser.frontend.normalising.own import APPEND
 from redfuser.frontend.normalising.own import DOMAIN as OWN_DOMAIN
+from redfuser.frontend.results import DATA_SHAPED, refusal, require_tensor
 from redfuser.frontend.sizes import SHAPE_INPUTS, Array, as_relax, as_tensor, constant_sizes, evaluate, objects
 from redfuser.frontend.symbols import OutOfRange, Symbols, Tied
 
@@ -35,13 +36,8 @@ _WAYS_OUT = {
     "beyond that it writes the layouts of one machine"
 }
 
-_DATA_SHAPED = "an output whose shape depends on data"
-
 #: TVM imports these with sizes that it finds out on the call, which no code can be generated for.
 _AS_MANY_AS_FOUND = frozenset(["NonMaxSuppression"])
-
-#: What these give has elements: ONNX Runtime refuses an image smaller than their window. Of others it may be empty.
-_NEVER_EMPTY = frozenset(["Conv", "ConvTranspose"])
 
 _MARK = re.compile(r"node(\d+)_output\d+$")
 
@@ -117,14 +113,14 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             if outputs.isdisjoint(node.output) and self._keep_sizes(node, declared):
                 continue
             if node.op_type in _AS_MANY_AS_FOUND:
-                raise _refusal(node, _DATA_SHAPED, self.symbols)
+                raise refusal(node, DATA_SHAPED, self.symbols)
             inputs = onnx_frontend.onnx_input(self._input(node, place) for place in range(len(node.input)))
             kinds = [declared[name].tensor_type.elem_type if name in declared else 0 for name in node.output]
             results = self._convert(node, inputs, kinds)
             for place, name in enumerate(node.output):
                 if name:
                     value = self._bind(results[place], f"node{index}_output{place}") if place < len(results) else None
-                    _require_tensor(node, value, declared.get(name), self.symbols)
+                    require_tensor(node, value, declared.get(name), self.symbols)
                     self._nodes[name] = value
 
     def _input(self, node: NodeProto, place: int) -> relax.Expr | None:
@@ -225,44 +221,6 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         if isinstance(result, relax.Constant | relax.PrimValue | relax.ShapeExpr):
             return result
         return self.bb.emit(result, name_hint=name)
-
-
-def _require_tensor(node: NodeProto, value: relax.Expr | None, declared: TypeProto | None, symbols: Symbols) -> None:
-    """Refuse an output whose shape isn't known from those of the inputs, or isn't what ONNX infers for it.
-
-    Raises:
-        UnsupportedOperatorError: such an output.
-        OutOfRange: a symbolic dimension would make it smaller than nothing.
-    """
-    info = None if value is None else value.struct_info
-    kind = None if declared is None else declared.WhichOneof("value")
-    what = ""
-    if info is None:
-        what = "one of its outputs"
-    elif kind not in (None, "tensor_type") or not isinstance(info, relax.TensorStructInfo):
-        what = "an output that is no tensor"
-    elif info.shape is None or not symbols.cover(info.shape):
-        what = _DATA_SHAPED
-    elif declared is not None and declared.tensor_type.HasField("shape"):
-        shape = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared.tensor_type.shape.dim]
-        found = [symbols.simplify(extent) for extent in info.shape]
-        pairs = zip(shape, found, strict=len(shape) == len(found))
-        dtype = held_type(declared.tensor_type.elem_type, f"an output of node '{node.name}'")
-        if len(shape) != len(found) or info.dtype != dtype or any(a is not None and a != b for a, b in pairs):
-            what = f"an output of {dtype}{shape}, which TVM makes {info}"
-    if what:
-        raise _refusal(node, what, symbols)
-    for extent in () if info is None else info.shape:
-        if not isinstance(symbols.simplify(extent), int):
-            symbols.require_least(extent, node.op_type in _NEVER_EMPTY)
-
-
-def _refusal(node: NodeProto, what: str, symbols: Symbols) -> UnsupportedOperatorError:
-    names = " ".join(f"--dim {name}=N" for name in symbols.ranges)
-    return UnsupportedOperatorError(
-        f"operator {node.op_type} (node '{node.name}') is not supported with {what}",
-        f"fix the symbolic dimensions: {names}" if names else "",
-    )
 
 
 def _is_switch(variable: relax.Var) -> bool:
