@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.machine import Machine
-from redfuser.codegen.cpu.values.access import Access, inside
+from redfuser.codegen.cpu.values.access import Access
 from redfuser.codegen.cpu.values.builder import Builder, arithmetic, lanes_of, scalar_dtype
+from redfuser.codegen.cpu.values.choices import chosen_elements
 from redfuser.codegen.cpu.values.functions import Functions
 from redfuser.codegen.cpu.values.operations import constant, converted, one_integer_type, operator, saturated
 from redfuser.codegen.cpu.values.pairs import make_pair, position_of_pair, value_of_pair
@@ -96,7 +97,7 @@ class Translator:
         assert isinstance(node, Op)
         if node.name == "not":
             return self._negated(node.args[0], visit)
-        if node.name == "select" and (chosen := self._chosen(node, region)) is not None:
+        if node.name == "select" and (chosen := chosen_elements(node, region, self.access, self.value)) is not None:
             return chosen
         if node.name == "pow":
             return self._power(node, visit)
@@ -121,41 +122,6 @@ class Translator:
         if node.name == "position":
             return position_of_pair(self.builder, arguments[0])
         return operator(node.name, *one_integer_type(arguments))
-
-    def _chosen(self, node: Op, region: Region) -> PrimExpr | None:
-        """A choice among elements in memory that is the same for all lanes: only those chosen are read, as vectors.
-
-        So are rows joined along a dimension of open size: which of them an index is inside of only the condition says.
-        None where it is another choice.
-        """
-        from tvm.tirx import if_then_else
-
-        lane = region.lane
-        if lane is None or not self._is_joined(node):
-            return None
-        condition, *sides = node.args
-        if any(lane in axes_of(substitute(part, region.points())) for part in _conditions(node)):
-            return None
-        values = [self._side(side, region) for side in sides]
-        if values[0] is None or values[1] is None:
-            return None
-        return if_then_else(self.value(condition, region.element(0)), *level(values[0], values[1]))
-
-    def _side(self, side: Expr, region: Region) -> PrimExpr | None:
-        if isinstance(side, Const):
-            return constant(side)
-        if isinstance(side, Load):
-            return self.access.where_wanted(side, region, self.value)
-        assert isinstance(side, Op)
-        return self._chosen(side, region)
-
-    def _is_joined(self, node: Expr) -> bool:
-        """Whether it is a choice among elements in memory and constants, one of which may lie outside its tensor."""
-        if not isinstance(node, Op) or node.name != "select":
-            return False
-        sides = [*_leaves(node)]
-        kept = all(isinstance(side, Const) or _in_memory(side, self.access) for side in sides)
-        return kept and any(isinstance(side, Load) and not inside(side) for side in sides)
 
     def _position(self, node: Expr, region: Region) -> PrimExpr | None:
         """Index arithmetic as a number or ramp, in 32 bits where they hold it; ``None`` if uneven along the lanes."""
@@ -250,27 +216,6 @@ class Translator:
         lanes = range(lanes_of(base))
         pairs = [(shuffle([base], [n]), shuffle([power], [n])) for n in lanes]
         return shuffle([call_pure_extern(scalar_dtype(base), symbol, *pair) for pair in pairs], lanes)
-
-
-def _leaves(node: Expr) -> Iterator[Expr]:
-    """What nested choices are among."""
-    if isinstance(node, Op) and node.name == "select":
-        for side in node.args[1:]:
-            yield from _leaves(side)
-    else:
-        yield node
-
-
-def _conditions(node: Expr) -> Iterator[Expr]:
-    """What nested choices depend on."""
-    if isinstance(node, Op) and node.name == "select":
-        yield node.args[0]
-        for side in node.args[1:]:
-            yield from _conditions(side)
-
-
-def _in_memory(node: Expr, access: Access) -> bool:
-    return isinstance(node, Load) and node.tensor not in access.layouts
 
 
 def rounded_product(node: Expr, value: PrimExpr) -> PrimExpr:
