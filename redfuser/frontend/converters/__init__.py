@@ -14,6 +14,8 @@ from redfuser.frontend.converters.elementwise import (
     convert_clip,
     convert_equal,
     convert_is_inf,
+    convert_mod,
+    convert_one_hot,
     convert_pow,
     convert_prelu,
     convert_thresholded_relu,
@@ -116,6 +118,8 @@ CONVERTERS: dict[str, Converter] = {
 _ADAPTERS: dict[str, Callable[[Converter], Converter]] = {
     "Cast": lambda stock: convert_cast(convert_small_cast(stock)),
     "Equal": convert_equal,
+    "Mod": convert_mod,
+    "OneHot": convert_one_hot,
     "ReduceL1": keep_map(relax.op.abs),
     "ReduceL2": lambda stock: of_integers(keep_map(relax.op.abs)(stock)),
     "ReduceLogSum": lambda stock: of_integers(keep_map(relax.op.log)(stock)),
@@ -143,10 +147,13 @@ _WIDENED = frozenset(
         "GlobalLpPool",
         "GridSample",
         "InstanceNormalization",
+        "LRN",
         "LSTM",
         "LogSoftmax",
         "LpNormalization",
+        "LpPool",
         "MeanVarianceNormalization",
+        "Mod",
         "RMSNormalization",
         "RNN",
         "ReduceL1",
@@ -163,7 +170,7 @@ _WIDENED = frozenset(
 
 #: Choices of an element and truth values, the same in float32: TVM has no code for them in bfloat16.
 _WITHOUT_BFLOAT16 = frozenset(
-    ["ArgMax", "ArgMin", "Hardmax", "IsNaN", "Max", "Min", "PRelu", "Sign", "ThresholdedRelu"]
+    ["ArgMax", "ArgMin", "Hardmax", "IsNaN", "Max", "Min", "PRelu", "Sign", "ThresholdedRelu", "TopK"]
 )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 from tvm.relax import op as R
 
 from redfuser.frontend.converters.common import (
@@ -19,6 +19,7 @@ from redfuser.frontend.converters.common import (
     extents_of,
     optional,
     rank_of,
+    widened,
 )
 
 #: Powers up to this one are products. Each factor may cost half a unit in the last place.
@@ -135,8 +136,40 @@ def convert_pow(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) 
     left, right = (
         value if dtype_of(value) == common else bb.emit(R.astype(value, common)) for value in (base, exponent)
     )
-    power = R.power(left, right)
+    power = widened(lambda _bb, operands, _: R.power(*operands))(bb, [left, right], attributes)
     return power if common == dtype else R.astype(bb.emit(R.round(bb.emit(power))), dtype)
+
+
+def convert_mod(stock: Converter) -> Converter:
+    """Mod: of floating-point numbers C's ``fmod``, which is exact; of integers TVM's converter."""
+
+    def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr | Sequence[relax.Expr]:
+        left, right = inputs[0], inputs[1]
+        if "float" not in dtype_of(left) or not attributes.get("fmod", 0):
+            return stock(bb, inputs, attributes)
+        shape, dtype = list(bb.normalize(R.add(left, right)).struct_info.shape), dtype_of(left)
+        function = {"float32": "fmodf", "float64": "fmod"}[dtype]  # tirx.fmod has no code on CPUs
+
+        def remainder(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+            spread = [topi.broadcast_to(tensor, shape) for tensor in (a, b)]
+
+            def element(*place: tirx.Var) -> tirx.PrimExpr:
+                return tirx.call_pure_extern(dtype, function, *(tensor(*place) for tensor in spread))
+
+            return te.compute(shape, element, name="fmod")
+
+        return bb.emit_te(remainder, left, right, primfunc_name_hint="fmod")
+
+    return convert
+
+
+def convert_one_hot(stock: Converter) -> Converter:
+    """OneHot: in the type of its values, of which TVM makes float32 or int64."""
+
+    def convert(bb: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr | Sequence[relax.Expr]:
+        return R.astype(bb.normalize(stock(bb, inputs, attributes)), dtype_of(inputs[2]))
+
+    return convert
 
 
 def _product(bb: relax.BlockBuilder, base: relax.Expr, factors: int) -> relax.Expr:

@@ -40,7 +40,7 @@ def _lp_pool(inputs: Inputs, attributes: Attributes) -> str:
 
 def _mod(inputs: Inputs, attributes: Attributes) -> str:
     is_float = inputs[0] is not None and "float" in dtype_of(inputs[0])
-    return "floating-point operands" if is_float else ""
+    return "fmod = 0 of floating-point operands" if is_float and not attributes.get("fmod", 0) else ""
 
 
 def _range(inputs: Inputs, attributes: Attributes) -> str:
@@ -67,7 +67,9 @@ def _resize(inputs: Inputs, attributes: Attributes) -> str:
 
 
 def _roi_align(inputs: Inputs, attributes: Attributes) -> str:
-    return "mode max" if attributes.get("mode", b"avg") == b"max" else ""
+    if attributes.get("mode", b"avg") == b"max":
+        return "mode max"
+    return "" if attributes.get("sampling_ratio", 0) > 0 else "sampling_ratio = 0, as many samples as a box is large,"
 
 
 def _space_to_depth(inputs: Inputs, attributes: Attributes) -> str:

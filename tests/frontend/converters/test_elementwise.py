@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from redfuser.errors import UnsupportedOperatorError
 from redfuser.frontend import lower
 from tests.frontend.converters.checking import RNG, check, normal
 from tests.frontend.running import loaded, lower_and_run, run, single
@@ -79,3 +80,33 @@ def test_casts_to_small_integers_wrap_and_have_no_numbers_for_what_is_not_finite
     (got,) = run(lower(loaded(proto)), {"x": x})
     inside = np.where(np.abs(x) < 2**31, x, 0).astype(np.int64)
     np.testing.assert_array_equal(got, inside.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_are_exact(dtype: type) -> None:
+    """Of quotients too large to be divided exactly, and of what isn't finite."""
+    x, y = np.meshgrid(*[np.array([1e15, -7, 2.5, 1e-3, 0, -0.0, INF, -INF, NAN], dtype)] * 2)
+    with np.errstate(invalid="ignore"):
+        expected = np.fmod(x, y)
+    (got,) = lower_and_run(single("Mod", {"x": x, "y": y}, fmod=1), {"x": x, "y": y})
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_remainders_of_integers_stay() -> None:
+    x, y = np.array([[7, -7, 5]]), np.array([[3], [-3]])
+    for attributes, function in (({}, np.mod), ({"fmod": 1}, np.fmod)):
+        (got,) = lower_and_run(single("Mod", {"x": x, "y": y}, **attributes), {"x": x, "y": y})
+        np.testing.assert_array_equal(got, function(x, y))
+
+
+def test_a_remainder_without_fmod_is_for_integers() -> None:
+    proto = single("Mod", {"x": normal(3), "y": normal(3)})
+    with pytest.raises(UnsupportedOperatorError, match="fmod = 0 of floating-point operands is not implemented"):
+        lower(loaded(proto))
+
+
+def test_boxes_with_samples_of_their_own_are_refused() -> None:
+    feeds = {"x": normal(1, 2, 8, 8), "boxes": np.array([[0, 0, 5, 5]], np.float32), "images": np.array([0])}
+    lower(loaded(single("RoiAlign", feeds, sampling_ratio=2)))
+    with pytest.raises(UnsupportedOperatorError, match="sampling_ratio = 0, as many samples as a box is large,"):
+        lower(loaded(single("RoiAlign", feeds)))
