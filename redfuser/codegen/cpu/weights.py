@@ -24,7 +24,8 @@ ALIGNMENT = 64
 #: The function that ``main`` fetches them from, by number.
 FETCH = "redfuser_weight"
 
-#: Only x86-64 has a section for data that no code reaches by a 32-bit distance; elsewhere 4 GB lie within reach.
+#: C and C++, since modules may be linked by a compiler of either. Only x86-64 has a section for data that no code
+#: reaches by a 32-bit distance; elsewhere 4 GB lie within reach.
 _SOURCE = """\
 #include <tvm/ffi/c_api.h>
 
@@ -33,7 +34,7 @@ _SOURCE = """\
 #else
 #define SECTION ".section .rodata, \\"a\\", @progbits\\n"
 #endif
-asm(SECTION
+__asm__(SECTION
     ".balign {alignment}\\n"
     ".hidden redfuser_weights\\n"
     ".globl redfuser_weights\\n"
@@ -50,11 +51,14 @@ static DLManagedTensor tensors[] = {{
 {tensors}
 }};
 
-extern "C" int __tvm_ffi_{fetch}(void*, const TVMFFIAny* arguments, int32_t, TVMFFIAny* result) {{
-  result->type_index = kTVMFFITensor;
-  TVMFFIObjectHandle tensor = nullptr;
+#ifdef __cplusplus
+extern "C"
+#endif
+int __tvm_ffi_{fetch}(void* self, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {{
+  TVMFFIObjectHandle tensor = 0;
   int failed = TVMFFITensorFromDLPack(&tensors[arguments[0].v_int64], {alignment}, 1, &tensor);
-  result->v_obj = static_cast<TVMFFIObject*>(tensor);
+  result->type_index = kTVMFFITensor;
+  result->v_obj = (TVMFFIObject*)tensor;
   return failed;
 }}
 """
@@ -72,10 +76,10 @@ class Weights:
     tensors: tuple[Any, ...]
 
     def write(self, folder: Path) -> list[str]:
-        """The C++ file that defines :data:`FETCH`, and beside it the data that it includes; none without weights."""
+        """The C file that defines :data:`FETCH`, and beside it the data that it includes; none without weights."""
         if not self.tensors:
             return []
-        data, source = folder / "weights.bin", folder / "weights.cc"
+        data, source = folder / "weights.bin", folder / "weights.c"
         lines, shapes = [], [0]
         with data.open("wb") as file:
             for tensor in self.tensors:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tvm
 from tvm import relax
+from tvm_ffi.libinfo import find_dlpack_include_path, find_include_path
 
 from redfuser.codegen.cpu.module import CpuAssembly, assemble
 from redfuser.codegen.cpu.weights import FETCH, LEAST_BYTES, Weights, take_weights
@@ -71,3 +74,12 @@ def test_values_of_each_type(kind: str) -> None:
 
 def test_nothing_is_written_without_weights(tmp_path: Path) -> None:
     assert Weights(()).write(tmp_path) == [] and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_either_compiler_takes_the_source(language: str, tmp_path: Path) -> None:
+    (compiler := shutil.which("gcc") or shutil.which("clang")) or pytest.skip("there is no C compiler")
+    (source,) = Weights((constant(3, 5).data, constant(2, 2).data)).write(tmp_path)
+    includes = [f"-I{folder}" for folder in {find_include_path(), find_dlpack_include_path()}]
+    options = ["-x", language, "-Wall", "-Werror", "-c", "-fPIC", "-o", str(tmp_path / "weights.o")]
+    subprocess.run([str(compiler), *options, *includes, source], check=True)
