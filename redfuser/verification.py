@@ -67,6 +67,7 @@ def compare_with_oracle(
     from redfuser.artifact.load import load
     from redfuser.frontend import load_model
     from redfuser.frontend.fixing import fix_inputs
+    from redfuser.oracle.run import require_loadable
 
     progress.stage("load the artifact and the model")
     module = load(artifact, threads, device)
@@ -77,9 +78,16 @@ def compare_with_oracle(
             "give the very file it was compiled from, or compile again",
         )
     proto = fix_inputs(loaded.proto, module.manifest.options.values)
+    progress.stage("load the model into ONNX Runtime")
+    asks_runtime = True
+    try:
+        require_loadable(proto)
+    except VerificationError as refusal:
+        asks_runtime = False
+        progress.note(f"{refusal.message}; comparing with float64 alone")
     compared: list[OutputAccuracy] = []
     for sizes, feeds in samples:
-        compared += _compare(module, proto, feeds, sizes, threads, progress)
+        compared += _compare(module, proto, feeds, sizes, threads, progress, asks_runtime)
     return tuple(compared)
 
 
@@ -90,6 +98,7 @@ def _compare(
     sizes: Mapping[str, int],
     threads: int | None,
     progress: Progress,
+    asks_runtime: bool,
 ) -> Iterator[OutputAccuracy]:
     from redfuser.accuracy import compare
     from redfuser.oracle.run import run_float64, run_onnxruntime, run_rounded
@@ -97,10 +106,11 @@ def _compare(
     where = f" for {', '.join(f'{name}={size}' for name, size in sizes.items())}" if sizes else ""
     progress.stage(f"run the module{where}")
     outputs = module(feeds)
-    progress.stage("run ONNX Runtime")
     baseline: Mapping[str, np.ndarray] = {}
     try:
-        baseline = run_onnxruntime(proto, feeds, threads)
+        if asks_runtime:
+            progress.stage("run ONNX Runtime")
+            baseline = run_onnxruntime(proto, feeds, threads)
     except VerificationError as refusal:
         progress.note(f"{refusal.message}; comparing with float64 alone")
     progress.stage("run the graph in float64")

@@ -11,6 +11,7 @@ import numpy as np
 from redfuser.artifact.runner.torch_peers import sides
 from redfuser.bench.place import Place
 from redfuser.bench.workload import Argument
+from redfuser.oracle.survival import death_at_loading
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,10 +44,13 @@ def onnx_runtime(proto: ModelProto, feeds: Feeds, threads: int) -> Side | None:
         import onnxruntime
     except ImportError:
         return None
+    content = proto.SerializeToString()
+    if died := death_at_loading(content):
+        raise RuntimeError(f"it dies of {died} when it loads the model")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     for name, value in feeds.items():
         binding.bind_cpu_input(name, value)

@@ -17,6 +17,7 @@ from redfuser.frontend.normalising.own import DOMAIN as OWN_DOMAIN
 from redfuser.frontend.reading.walk import names_read
 from redfuser.oracle.operators import double_operators
 from redfuser.oracle.runtime_reading import as_runtime_reads, sort
+from redfuser.oracle.survival import death_at_loading
 from redfuser.oracle.widening import Arrays, widen_graph, widened
 
 if TYPE_CHECKING:
@@ -34,6 +35,20 @@ _REFERENCE_FIRST = frozenset(
 
 #: Operators that grew: the reference implementation, or ONNX Runtime in float64, knows no version before this one.
 _GREW_IN = {"DequantizeLinear": 19, "GridSample": 20, "QuantizeLinear": 19}
+
+
+def require_loadable(proto: ModelProto) -> None:
+    """Check that ONNX Runtime survives loading the model, before :func:`run_onnxruntime`.
+
+    Raises:
+        VerificationError: it doesn't.
+    """
+    try:
+        content = as_runtime_reads(proto).SerializeToString()
+    except ValueError:  # beyond 2 GiB, which running it refuses
+        return
+    if died := death_at_loading(content):
+        raise VerificationError(f"ONNX Runtime cannot load this model: it dies of {died}")
 
 
 def run_onnxruntime(proto: ModelProto, feeds: Mapping[str, Array], threads: int | None) -> Values:
