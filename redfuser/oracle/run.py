@@ -182,8 +182,23 @@ def _run_node(model: ModelProto, node: NodeProto, values: Arrays) -> Values:
     with np.errstate(all="ignore"):
         fast = None if values.wide and _is_for_the_reference(node, feeds) else _by_onnxruntime(single, feeds)
         results = fast or _by_reference(single, feeds)
-    arrays = [widened(np.asarray(result)) if values.wide else np.asarray(result) for result in results]
-    return dict(zip(names, arrays, strict=True))
+    arrays = [np.asarray(result) for result in results]
+    if values.wide:
+        return dict(zip(names, map(widened, arrays), strict=True))
+    return dict(zip(names, _rounded(single, arrays), strict=True))
+
+
+def _rounded(single: ModelProto, arrays: Sequence[Array]) -> list[Array]:
+    """Results of one node in the types that ONNX gives them: its reference leaves some of bfloat16 in float32."""
+    import onnx
+    from onnx import helper
+
+    outputs = onnx.shape_inference.infer_shapes(single).graph.output
+    types = [output.type.tensor_type.elem_type for output in outputs]
+    return [
+        array.astype(helper.tensor_dtype_to_np_dtype(kind), copy=False) if kind else array
+        for array, kind in zip(arrays, types, strict=True)
+    ]
 
 
 def _renamed(node: NodeProto) -> NodeProto:

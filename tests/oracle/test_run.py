@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -281,6 +282,16 @@ def test_nothing_is_left_out_where_the_graph_rounds_to_half_precision() -> None:
     got, exact = run_rounded(model, {"x": half})["y"], run_float64(model, {"x": half})["y"]
     assert got.dtype == np.float32 and np.array_equal(got, got.astype(np.float16))
     assert 0 < np.abs(got - exact).max() < 1e-3
+
+
+def test_results_that_the_reference_leaves_in_float32_are_rounded() -> None:
+    """Gemma's activation in bfloat16, which ONNX's reference computes in float32 and then can't multiply."""
+    nodes = [helper.make_node("Gelu", ["x"], ["g"], approximate="tanh"), helper.make_node("Mul", ["g", "x"], ["y"])]
+    x = X.astype(ml_dtypes.bfloat16)
+    model = graph_of(nodes, {"x": x}, ["y"], opset=20)
+    got, exact = run_rounded(model, {"x": x})["y"], run_float64(model, {"x": x})["y"]
+    assert got.dtype == ml_dtypes.bfloat16
+    np.testing.assert_allclose(got.astype(float), exact, rtol=2e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
