@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 #: What convolves.
 CONVOLUTIONS = ("Conv", *INTEGER_CONVOLUTIONS)
 
-#: So many images that are quantised by their own range at most: with channels last, all their reductions are one group
-#: in the search for cascades, which takes it apart in a time that grows with more than its square.
-MOST_BY_OWN_RANGE = 24
-
 #: Fewer kernels than this fill no vector of a product of bytes.
 LEAST_KERNELS = 16
 
@@ -66,8 +62,6 @@ class _Rewriter:
         self.types = types_of(proto.graph)
         self.opset = opset_of(proto)
         self.fresh = FreshNames(proto.graph)
-        own = [n for n in proto.graph.node if n.op_type == "DynamicQuantizeLinear"]
-        self.takes_own_range = len(own) <= MOST_BY_OWN_RANGE
         self.results: list[str] = []
         self.done: set[str] = set()  # results of nodes that are written already, with one before them
 
@@ -92,8 +86,6 @@ class _Rewriter:
         kind = self.types[convolved.image.data].tensor_type.elem_type
         sums = ConvolvedSums(write, convolved, self.values, window, kind)
         if not sums.fits() or not self._is_single(convolved.image.zero):
-            return None
-        if sums.known_zero is None and not self.takes_own_range:
             return None
         if groups == 1:
             result = sums.product()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from redfuser.frontend import lower
@@ -137,11 +136,6 @@ def test_channels_stay_last_between_images_quantised_by_their_own_range() -> Non
     x = RNG.random((1, KERNELS, 6, 6)).astype(np.float32)
     (got,) = run(lower(loaded(proto), convolves_bytes=True), {"x": x})
     np.testing.assert_allclose(got, run_onnxruntime(proto, {"x": x}, 1)["y"], rtol=1e-5, atol=1e-5)
-
-
-def test_many_images_quantised_by_their_own_range_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redfuser.frontend.normalising.byte_convolutions.MOST_BY_OWN_RANGE", 1)
-    assert normalised(dynamic()).count("Conv") == 2
 
 
 def test_each_channel_by_itself_needs_a_known_zero_point() -> None:
