@@ -285,13 +285,16 @@ def test_nothing_is_left_out_where_the_graph_rounds_to_half_precision() -> None:
 
 
 def test_results_that_the_reference_leaves_in_float32_are_rounded() -> None:
-    """Gemma's activation in bfloat16, which ONNX's reference computes in float32 and then can't multiply."""
+    """Gemma's activation in bfloat16: with ml_dtypes 0.6 ONNX's reference makes float32 of it, and can't multiply that.
+
+    With 0.7 it rounds every step to bfloat16, 1 + tanh(x) by 2**-8 among them, which comes times half of x and times x.
+    """
     nodes = [helper.make_node("Gelu", ["x"], ["g"], approximate="tanh"), helper.make_node("Mul", ["g", "x"], ["y"])]
     x = X.astype(ml_dtypes.bfloat16)
     model = graph_of(nodes, {"x": x}, ["y"], opset=20)
     got, exact = run_rounded(model, {"x": x})["y"], run_float64(model, {"x": x})["y"]
     assert got.dtype == ml_dtypes.bfloat16
-    np.testing.assert_allclose(got.astype(float), exact, rtol=2e-2, atol=1e-3)
+    np.testing.assert_allclose(got.astype(float), exact, rtol=2e-2, atol=np.square(X).max() / 2 * 2**-8)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
