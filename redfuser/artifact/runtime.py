@@ -7,6 +7,7 @@ needs none of it. Imports tvm_ffi, and tvm for GPUs: import it lazily.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,7 +39,7 @@ def load_runtime() -> None:
     if spec is None or spec.origin is None:
         raise ImportError("No module named 'tvm'")
     folder = Path(spec.origin).parent / "lib"
-    if not all((folder / name).is_file() for name in LIBRARIES):
+    if "TVM_LIBRARY_PATH" in os.environ or not all((folder / name).is_file() for name in LIBRARIES):
         import tvm  # noqa: F401  # built another way: it knows where its parts lie
 
         return

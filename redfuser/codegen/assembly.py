@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import tvm
@@ -18,6 +18,7 @@ from redfuser.codegen.library import pack_imports
 from redfuser.codegen.linker import find_linker
 from redfuser.codegen.results import own_results
 from redfuser.codegen.sources import keep_sources_apart
+from redfuser.errors import MissingToolError
 
 #: Without a build id (a hash, but not of ours to choose) and symbols, equal code gives equal bytes.
 LINK_OPTIONS = ("-Wl,--build-id=none", "-Wl,-s")
@@ -52,16 +53,24 @@ class Assembly:
         """Write the shared library.
 
         Raises:
-            MissingToolError: there is no C++ compiler to link with.
+            MissingToolError: there is no C++ compiler to link with, or it fails.
+            OSError: the folder for temporary files is full.
         """
         linker = find_linker(self.machine)
         includes = dict.fromkeys((find_include_path(), find_dlpack_include_path()))
         options = [*LINK_OPTIONS, *self.link_options, *(f"-I{folder}" for folder in includes)]
         with TemporaryDirectory() as folder:
-            own = self.sources(Path(folder))
-            self.executable.export_library(
-                str(path), fpack_imports=pack_imports, addons=own, workspace_dir=folder, cc=linker, options=options
-            )
+            files = {"addons": self.sources(Path(folder)), "workspace_dir": folder}
+            try:
+                self.executable.export_library(
+                    str(path), fpack_imports=pack_imports, cc=linker, options=options, **files
+                )
+            except RuntimeError as error:  # TVM's, with all that the compiler printed
+                said = [line.strip() for line in str(error).splitlines()[1:] if "error" in line.lower()]
+                raise MissingToolError(
+                    f"{linker} can't link the module: {said[0] if said else error}",
+                    f"it needs room in {gettempdir()!r} (TMPDIR) and where the module goes, and a working compiler",
+                ) from error
 
     def sources(self, folder: Path) -> list[str]:
         """Files to compile and link with the machine code, written to a folder."""

@@ -47,11 +47,12 @@ check(redfuser.load({str(sorting)!r}))
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_a_runtime_in_other_parts_is_left_to_tvm() -> None:
-    script = """
-import sys
+@pytest.mark.parametrize("way", ["runtime.LIBRARIES = ('nowhere.so',)", "os.environ['TVM_LIBRARY_PATH'] = '/nowhere'"])
+def test_a_runtime_in_other_parts_is_left_to_tvm(way: str) -> None:
+    script = f"""
+import os, sys
 from redfuser.artifact import runtime
-runtime.LIBRARIES = ("libnowhere.so",)
+{way}
 runtime.load_runtime()
 assert "tvm" in sys.modules
 """

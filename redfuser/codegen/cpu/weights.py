@@ -88,7 +88,7 @@ class Weights:
                 place = {"offset": file.tell(), "shape": len(shapes), "rank": len(tensor.shape)}
                 lines.append(_TENSOR.format(**place, **kind))
                 shapes.extend(map(int, tensor.shape))
-                tensor.numpy().tofile(file)
+                file.write(tensor.numpy().reshape(-1).view("uint8"))  # NumPy's tofile doesn't say that a disk is full
         path = str(data).replace("\\", r"\\\\").replace('"', r"\\\"")
         parts = {"shapes": ", ".join(map(str, shapes)), "tensors": "\n".join(lines)}
         source.write_text(_SOURCE.format(data=path, alignment=ALIGNMENT, fetch=FETCH, **parts), encoding="utf-8")
