@@ -26,7 +26,6 @@ def death_at_loading(content: bytes) -> str:
     Args:
         content: the model, serialised.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", _LOAD], input=content, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    )
+    command = [sys.executable, "-P", "-c", _LOAD]  # not what lies in the current folder by chance
+    done = subprocess.run(command, input=content, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return signal.Signals(-done.returncode).name if done.returncode < 0 else ""
