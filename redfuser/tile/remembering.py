@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from redfuser.expr import Expr, Tensor, loads, walk
-from redfuser.tile.ir import Phase, Statement, Store, Stream, TileProgram
+from redfuser.tile.ir import Phase, Statement, Store, TileProgram
+from redfuser.tile.walk import statements
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +56,7 @@ def exact_inputs(program: TileProgram, phase: Phase) -> tuple[Tensor, ...] | Non
 
 def stored(phase: Phase) -> tuple[Tensor, ...]:
     """Tensors in memory that a phase writes."""
-    return tuple(dict.fromkeys(s.tensor for s in _statements(phase.body) if isinstance(s, Store)))
+    return tuple(dict.fromkeys(s.tensor for s in statements(phase.body) if isinstance(s, Store)))
 
 
 def arrays(tensors: Sequence[Tensor], inputs: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -67,16 +68,9 @@ def _is_exact(dtype: str) -> bool:
     return dtype == "bool" or dtype.startswith(("int", "uint"))
 
 
-def _statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, Stream):
-            yield from _statements(statement.body)
-
-
 def _expressions(body: Sequence[Statement]) -> Iterator[Expr]:
     """Every expression that statements evaluate."""
-    for statement in _statements(body):
+    for statement in statements(body):
         for each in fields(statement):
             value = getattr(statement, each.name)
             yield from (item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Expr))

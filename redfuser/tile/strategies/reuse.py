@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from redfuser.expr import Axis, Expr, Load, Tensor, load, loads, transform
 from redfuser.extents import larger
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Phase, Statement, Store, Stream
+from redfuser.tile.walk import operands
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,4 @@ def _touched(statement: Statement) -> set[Tensor]:
     touched: set[Tensor] = set()
     if not isinstance(statement, Store | Stream):
         touched.add(statement.target.tensor)
-    for name in ("value", "left", "right"):
-        part = getattr(statement, name, None)
-        if isinstance(part, Expr):
-            touched |= {node.tensor for node in loads(part)}
-    return touched
+    return touched | {node.tensor for value in operands(statement) for node in loads(value)}

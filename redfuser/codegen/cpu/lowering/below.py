@@ -14,6 +14,7 @@ from redfuser.codegen.cpu.lowering.strides import value_loads
 from redfuser.expr import Const, Expr, Op, Tensor, axes_of, index
 from redfuser.tile.ir import Phase, Reduce, Statement, Store, Stream
 from redfuser.tile.sharing import values
+from redfuser.tile.walk import Step, operands
 
 #: That a value is at most an element of a buffer, whose tensor stands last.
 Fact = tuple[Expr, Expr, Tensor]
@@ -83,11 +84,9 @@ def _base(value: Expr | float | None) -> Expr | None:
     return value if isinstance(value, Expr) else None
 
 
-def _arguments(statement: Statement) -> Iterator[Expr]:
+def _arguments(statement: Step) -> Iterator[Expr]:
     """What the exponentials of a statement are taken of."""
-    assert not isinstance(statement, Stream)
-    parts = (getattr(statement, name, None) for name in ("value", "left", "right"))
-    nodes = chain.from_iterable(values(part) for part in parts if isinstance(part, Expr))
+    nodes = chain.from_iterable(map(values, operands(statement)))
     return (node.args[0] for node in nodes if isinstance(node, Op) and node.name == "exp")
 
 

@@ -10,13 +10,14 @@ outlier isn't chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from redfuser.expr import Axis, Expr, Op, Tensor, axes_of, cast, index, loads, number, op, substitute, walk
 from redfuser.extents import is_symbolic
 from redfuser.tile.ir import Buffer, Fill, Map, Phase, Reduce, Statement, Store, Stream
+from redfuser.tile.walk import steps
 
 SINGLE, DOUBLE = "float32", "float64"
 
@@ -32,12 +33,12 @@ def split_centres(phase: Phase, lanes: Axis | None) -> Phase:
     Args:
         lanes: the axis along vector lanes.
     """
-    stored = [s.tensor.dtype for s in _flat(phase.body) if isinstance(s, Store)]
+    stored = [s.tensor.dtype for s in steps(phase.body) if isinstance(s, Store)]
     if lanes is None or DOUBLE in stored:
         return phase
     maps = {s.target: s for s in phase.body if isinstance(s, Map) and s.target.tensor.dtype == DOUBLE}
     for centre in sorted(maps, key=lambda buffer: buffer.tensor.name):
-        values = [s.value for s in _flat(phase.body) if isinstance(s, Map | Reduce | Store)]
+        values = [s.value for s in steps(phase.body) if isinstance(s, Map | Reduce | Store)]
         if lanes not in centre.axes and any(_elements(value, centre, lanes) for value in values):
             phase = _Split(phase, centre, lanes, maps[centre].value).run()
     return phase
@@ -139,7 +140,7 @@ class _Split:
         whole = whole and (stream.start, stream.stop) == (index(0), index(stream.axis.extent))
         if element is None or not whole or statement.combiner != "sum":
             return None
-        readers = [s for s in _flat(self.phase.body) if isinstance(s, Map | Reduce | Store) and _reads(s.value, target)]
+        readers = [s for s in steps(self.phase.body) if isinstance(s, Map | Reduce | Store) and _reads(s.value, target)]
         on_chip = {buffer.tensor for buffer in self.phase.buffers}
         if [r.value for r in readers] != [self.value] or {node.tensor for node in loads(element)} & on_chip:
             return None
@@ -165,11 +166,6 @@ class _Split:
 
 def _median(a: Expr, b: Expr, c: Expr) -> Expr:
     return op("max", op("min", a, b), op("min", op("max", a, b), c))
-
-
-def _flat(body: Sequence[Statement]) -> Iterator[Statement]:
-    for statement in body:
-        yield from _flat(statement.body) if isinstance(statement, Stream) else (statement,)
 
 
 def _reads(value: Expr, tensor: Tensor) -> bool:

@@ -6,15 +6,14 @@ Dividing by such a sum needs no care for reciprocals that are infinite.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from redfuser.expr import Expr, Load, Op, Tensor
-from redfuser.tile.ir import Contract, Fill, Map, Phase, Reduce, Statement, Stream
+from redfuser.tile.ir import Contract, Fill, Map, Phase, Reduce, Store
+from redfuser.tile.walk import steps
 
 
 def never_subnormal(phase: Phase) -> frozenset[Tensor]:
     """Buffers that only exponentials, sums of exponentials and zeros are written to."""
-    written = [(s.target.tensor, s) for s in _flat(phase.body) if isinstance(s, Fill | Map | Reduce | Contract)]
+    written = [(s.target.tensor, s) for s in steps(phase.body) if not isinstance(s, Store)]
     found: frozenset[Tensor] = frozenset()
     while True:
         others = {tensor for tensor, statement in written if not _is_normal(statement, found)}
@@ -37,11 +36,3 @@ def _is_exponential(value: Expr, known: frozenset[Tensor]) -> bool:
     if value.dtype != "float32":
         return False
     return (isinstance(value, Op) and value.name == "exp") or (isinstance(value, Load) and value.tensor in known)
-
-
-def _flat(body: Sequence[Statement]) -> Iterator[Statement]:
-    for statement in body:
-        if isinstance(statement, Stream):
-            yield from _flat(statement.body)
-        else:
-            yield statement

@@ -18,6 +18,7 @@ from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import is_symbolic
 from redfuser.indexing import Linear, linear
 from redfuser.tile.ir import Phase, Statement, Store, Stream
+from redfuser.tile.walk import operands, steps
 
 
 def uncached(phase: Phase, phases: Sequence[Phase], outputs: Collection[Tensor], machine: Machine) -> frozenset[Tensor]:
@@ -31,12 +32,12 @@ def uncached(phase: Phase, phases: Sequence[Phase], outputs: Collection[Tensor],
     """
     if not machine.has_nontemporal:
         return frozenset()
-    everywhere = [s for each in phases for s in _flat(each.body)]
-    read = {node.tensor for s in everywhere for value in _values(s) for node in loads(value)}
+    everywhere = [s for each in phases for s in steps(each.body)]
+    read = {node.tensor for s in everywhere for value in operands(s) for node in loads(value)}
     written = Counter(s.tensor for s in everywhere if isinstance(s, Store))
     return frozenset(
         s.tensor
-        for s in _flat(phase.body)
+        for s in steps(phase.body)
         if isinstance(s, Store)
         and s.tensor in outputs
         and written[s.tensor] == 1
@@ -85,15 +86,3 @@ def _streamed(body: Sequence[Statement]) -> Iterator[tuple[Axis, int]]:
         if isinstance(statement, Stream):
             yield statement.axis, statement.tile
             yield from _streamed(statement.body)
-
-
-def _flat(body: Sequence[Statement]) -> Iterator[Statement]:
-    for statement in body:
-        yield from _flat(statement.body) if isinstance(statement, Stream) else (statement,)
-
-
-def _values(statement: Statement) -> Iterator[Expr]:
-    for name in ("value", "left", "right"):
-        value = getattr(statement, name, None)
-        if isinstance(value, Expr):
-            yield value
