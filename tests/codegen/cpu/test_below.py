@@ -12,7 +12,7 @@ from redfuser.codegen.cpu.lowering.below import never_positive
 from redfuser.expr import Expr, Tensor, axis, index, load, number, op
 from redfuser.tile import TileProgram
 from redfuser.tile.ir import Buffer, Fill, Map, Phase, Reduce, Schedule, Statement, Store, Stream
-from tests.codegen.cpu.programs import assert_matches
+from tests.codegen.cpu.programs import assert_matches, run, ulps
 
 ROWS, WIDTH = 4, 96
 ROW, J = axis("i", ROWS), axis("l", WIDTH)
@@ -70,7 +70,41 @@ def test_anything_else_may_be_positive(body: Sequence[Statement]) -> None:
     assert not shown(body)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cpu-avx2", "cpu-x86-64"])
+DEVICES = ["cpu", "cpu-avx2", "cpu-x86-64"]
+
+
+def powers(width: int) -> TileProgram:
+    """Exponentials of the elements of rows less their maximum."""
+    item, x = axis("l", width), Tensor("x", (ROWS, width), "float32")
+    whole, value = (index(0), index(width)), load(x, ROW, item)
+    see = Stream(item, width, (Reduce(TOP, "max", value, item),), *whole)
+    store = Store(
+        Tensor("y", (ROWS, width), "float32"), (ROW, item), (ROW, item), op("exp", op("sub", value, TOP.value))
+    )
+    body = (START, see, Stream(item, width, (store,), *whole))
+    return TileProgram("rows", (x,), (store.tensor,), (), (Phase((), (TOP,), body),), Schedule("resident", lanes="l"))
+
+
+@pytest.mark.parametrize(("device", "bound"), [("cpu", 1), ("cpu-avx2", 1), ("cpu-x86-64", 1.5)])
+def test_their_exponentials_are_accurate(device: str, bound: float) -> None:
+    """In units of the last place; without multiply-adds there is a rounding more."""
+    x = -np.random.default_rng(0).uniform(0, 87.3, (ROWS, 4000)).astype(np.float32)
+    x[:, 0] = 0
+    x[2:] /= 87.3
+    assert ulps(run(powers(4000), {"x": x}, device)["y"], np.exp(x.astype(np.float64))) <= bound
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("width", [3, 21, 37])
+def test_equal_numbers_have_equal_exponentials_wherever_they_lie(width: int, device: str) -> None:
+    """In vectors and beside them, or selections would find no tie where there is one."""
+    x = np.tile(-np.random.default_rng(0).uniform(0, 9, (ROWS, 1)).astype(np.float32), width)
+    x[:, width // 2] = 0
+    y = np.delete(run(powers(width), {"x": x}, device)["y"], width // 2, axis=1)
+    assert (y == y[:, :1]).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_their_exponentials(device: str) -> None:
     x = np.random.default_rng(0).uniform(-90, 90, (ROWS, WIDTH)).astype(np.float32)
     x[1, 3], x[2, 5] = -math.inf, np.uint32(0x7FC12345).view(np.float32)  # a NaN with something in its last bits
