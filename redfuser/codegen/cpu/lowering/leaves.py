@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.values.builder import Builder, matched
 from redfuser.codegen.cpu.values.expressions import Translator
 from redfuser.codegen.cpu.values.types import computed
-from redfuser.codegen.cpu.values.vectors import extremum, fold, level, transpose, typed
+from redfuser.codegen.cpu.values.vectors import extremum, extremum_of_numbers, fold, level, transpose, typed
 from redfuser.expr import Axis, Expr, Op, index, op
 from redfuser.tile.ir import Map, Reduce, Store
 from redfuser.tile.monoid import identity
@@ -49,9 +49,11 @@ class Leaves:
         builder: where statements go.
         translator: gives values.
         lanes: elements of one vector.
+        passing: extrema that may pass over NaNs.
     """
 
-    def __init__(self, builder: Builder, translator: Translator, lanes: int) -> None:
+    def __init__(self, builder: Builder, translator: Translator, lanes: int, passing: Collection[Reduce] = ()) -> None:
+        self.passing = passing
         self.chains = not translator.machine.scales
         self.builder = builder
         self.translator = translator
@@ -125,7 +127,7 @@ class Leaves:
                 self._insert(leaf, leaf.rank, region, value)
             else:
                 present = self.access.on_chip(leaf.target.tensor, region)
-                self.access.put_on_chip(leaf.target.tensor, region, combine(leaf.combiner, present, value))
+                self.access.put_on_chip(leaf.target.tensor, region, self._joined(leaf, present, value))
 
     def _insert(self, leaf: Reduce, rank: Axis, region: Region, value: PrimExpr) -> None:
         """A pair into a sorted list: each place takes the better of what it holds and what its neighbour gives up."""
@@ -160,7 +162,13 @@ class Leaves:
         flat = self.builder.index(op("add", op("mul", row, index(partial.width)), start))
         position = Ramp(flat, 1, region.lane.extent) if region.lane is not None else flat
         present = BufferLoad(partial.array, [position])
-        self.builder.store(partial.array, position, combine(leaf.combiner, present, value))
+        self.builder.store(partial.array, position, self._joined(leaf, present, value))
+
+    def _joined(self, leaf: Reduce, present: PrimExpr, value: PrimExpr) -> PrimExpr:
+        """``present ⊕ value``; what an extremum may pass over is never present."""
+        if leaf in self.passing:
+            return extremum_of_numbers(leaf.combiner, *level(present, value))
+        return combine(leaf.combiner, present, value)
 
     def open_fold(self, nest: Nest, region: Region, width: int) -> None:
         """Before the loop of a reduction along the vector: accumulators for ``width`` lanes, holding the identity."""
@@ -193,9 +201,9 @@ class Leaves:
             for start, lanes in cuts:
                 flat = self.builder.index(op("add", base, index(start)))
                 vectors.append(BufferLoad(partial.array, [Ramp(flat, 1, lanes) if lanes > 1 else flat]))
-            total = fold(self.builder, lambda a, b: combine(leaf.combiner, a, b), vectors)
+            total = fold(self.builder, lambda a, b: self._joined(leaf, a, b), vectors)
             present = self.access.on_chip(leaf.target.tensor, inner)
-            self.access.put_on_chip(leaf.target.tensor, inner, combine(leaf.combiner, present, total))
+            self.access.put_on_chip(leaf.target.tensor, inner, self._joined(leaf, present, total))
 
     def transpose(self, nest: Nest, region: Region) -> None:
         """A value computed along one axis and stored along another, square by square."""

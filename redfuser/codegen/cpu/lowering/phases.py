@@ -36,6 +36,7 @@ from redfuser.expr import Axis, Const, Expr, Tensor, index, op
 from redfuser.extents import is_symbolic, least, most
 from redfuser.indexing import linear
 from redfuser.tile.ir import Phase, Tile
+from redfuser.tile.witnesses import witnessed
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
@@ -92,7 +93,7 @@ class PhaseWriter:
             access = Access(self.builder, self.layouts, arrays, self.uncached)
             below, normal = never_positive(self.staged), self.normal | never_subnormal(self.staged)
             translator = Translator(self.builder, self.machine, access, below, normal)
-            leaves = Leaves(self.builder, translator, self.machine.lanes)
+            leaves = Leaves(self.builder, translator, self.machine.lanes, witnessed(self.staged))
             self.body = self._body(Loops(leaves, self.layouts, self.machine, self.bytes_), translator)
             numbers: dict[Tile, Expr] = {}
             for place, tile in enumerate(grid):

@@ -65,6 +65,13 @@ def extremum(name: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return Select(isnan(a), a, chosen) if "float" in str(a.dtype) else chosen
 
 
+def extremum_of_numbers(name: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """``max`` or ``min``, and ``a`` where ``b`` is a NaN: one instruction."""
+    from tvm.tirx import Max, Min
+
+    return (Max if name == "max" else Min)(b, a)
+
+
 def shuffle(values: Sequence[PrimExpr], positions: Sequence[int]) -> PrimExpr:
     """Elements of the concatenated ``values`` at ``positions``."""
     from tvm.tirx import Shuffle, const
