@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.nests import BlockProduct, Nest, Product, Transpose
+from redfuser.codegen.cpu.lowering.operands import Operand
 from redfuser.codegen.cpu.lowering.prefetch import Prefetch
 from redfuser.codegen.cpu.lowering.products import Products
 from redfuser.codegen.cpu.lowering.region import Region
@@ -23,14 +24,20 @@ class Loops:
         layouts: on-chip buffers, whose axes say what depends on what.
         machine: gives the size of blocks.
         bytes_: the writer of products of bytes, where there are any.
+        operands: of other products: what can be read ahead of.
     """
 
     def __init__(
-        self, leaves: Leaves, layouts: dict[Tensor, Layout], machine: Machine, bytes_: ByteProducts | None = None
+        self,
+        leaves: Leaves,
+        layouts: dict[Tensor, Layout],
+        machine: Machine,
+        bytes_: ByteProducts | None,
+        operands: Mapping[Tensor, Sequence[Operand]],
     ) -> None:
         self.leaves = leaves
         self.bytes_ = bytes_
-        self.products = Products(leaves)
+        self.products = Products(leaves, operands)
         self.builder = leaves.builder
         self.layouts = layouts
         self.machine = machine

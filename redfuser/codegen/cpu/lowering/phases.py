@@ -24,6 +24,7 @@ from redfuser.codegen.cpu.lowering.lengths import narrower
 from redfuser.codegen.cpu.lowering.loops import Loops
 from redfuser.codegen.cpu.lowering.nests import BlockProduct
 from redfuser.codegen.cpu.lowering.normal import never_subnormal
+from redfuser.codegen.cpu.lowering.operands import plan_operands
 from redfuser.codegen.cpu.lowering.prefetch import plan_matrices, plan_prefetches
 from redfuser.codegen.cpu.lowering.region import Region, Span, whole
 from redfuser.codegen.cpu.lowering.staging import Staging, axes_of_phase
@@ -94,7 +95,8 @@ class PhaseWriter:
             below, normal = never_positive(self.staged), self.normal | never_subnormal(self.staged)
             translator = Translator(self.builder, self.machine, access, below, normal)
             leaves = Leaves(self.builder, translator, self.machine.lanes, witnessed(self.staged))
-            self.body = self._body(Loops(leaves, self.layouts, self.machine, self.bytes_), translator)
+            operands = plan_operands(self.staged, self.layouts)
+            self.body = self._body(Loops(leaves, self.layouts, self.machine, self.bytes_, operands), translator)
             numbers: dict[Tile, Expr] = {}
             for place, tile in enumerate(grid):
                 inside = _product(counts[inner] for inner in grid[place + 1 :])

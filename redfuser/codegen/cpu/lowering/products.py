@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.nests import Nest, Product
+from redfuser.codegen.cpu.lowering.operands import Operand
 from redfuser.codegen.cpu.lowering.region import Region
 from redfuser.codegen.cpu.values.types import computed
 from redfuser.codegen.cpu.values.vectors import fold, interleaved, level, shuffle, typed
-from redfuser.expr import Axis, Expr, index, op
+from redfuser.expr import Axis, Expr, Tensor, index, op
 
 if TYPE_CHECKING:
     from tvm.tirx import Buffer as Array
@@ -52,9 +53,11 @@ class Products:
 
     Args:
         leaves: the writer of everything else; gives values and vectors.
+        operands: what contractions read that can be brought closer, by the tensor that they add to.
     """
 
-    def __init__(self, leaves: Leaves) -> None:
+    def __init__(self, leaves: Leaves, operands: Mapping[Tensor, Sequence[Operand]]) -> None:
+        self.operands = operands
         self.builder = leaves.builder
         self.translator = leaves.translator
         self.access = leaves.access
@@ -152,6 +155,8 @@ class Products:
             for number in range(tile.sets if full else 0):
                 first = op("add", op("mul", k, index(tile.sets)), index(number))
                 self._step(leaf, nest, region.narrow(leaf.over, first, 1), tile, number)
+            if tile.sets == 1:
+                self._read_ahead(leaf, nest, region, tile, k)
         if rest:
             with self.builder.loop("k", rest) as k:
                 first = op("add", index(full * tile.sets), k)
@@ -161,6 +166,13 @@ class Products:
         """One term of the sum for every accumulator of a set."""
         for place in self._places(nest, region, tile, number):
             self._put(place, self._get(place) + self._term(leaf, place.point))
+
+    def _read_ahead(self, leaf: Product, nest: Nest, region: Region, tile: Tile, term: Expr) -> None:
+        """Prefetches beside one term of the sum, where there is enough arithmetic to hide them."""
+        for operand in self.operands.get(leaf.target.tensor, ()):
+            item = operand.ahead(term, nest.block, len(tile.rows), nest.vector)
+            if item is not None:
+                self.access.prefetch(item, region.narrow(leaf.over, term, 1))
 
     def _term(self, leaf: Product, point: Region) -> PrimExpr:
         """``left · right`` in the target's type."""

@@ -103,12 +103,11 @@ def test_decoding_brings_values_while_it_reads_keys_and_the_next_keys_while_it_r
     assert decoding(replace(small_caches(), l3_kb=63)) == {("k", 0, 2), ("v", 0, 2)}
 
 
-def test_matrices_are_not_prefetched_that_fit_the_last_cache_or_are_multiplied_or_have_rows_of_other_lengths() -> None:
+def test_matrices_are_not_prefetched_that_fit_the_last_cache_or_have_rows_of_other_lengths() -> None:
     """Keys and values of both groups are 64 KiB."""
     device = replace(small_caches(), l3_kb=63)
     assert decoding(device)
     assert not decoding(replace(device, l3_kb=64))
-    assert not decoding(device, queries=18)
     assert not decoding(device, v_dim=24)
 
 
