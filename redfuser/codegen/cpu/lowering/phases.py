@@ -18,6 +18,7 @@ from redfuser.codegen.cpu.bytes.products import ByteProducts
 from redfuser.codegen.cpu.lowering.below import never_positive
 from redfuser.codegen.cpu.lowering.bodies import Bodies
 from redfuser.codegen.cpu.lowering.centres import split_centres
+from redfuser.codegen.cpu.lowering.factors import move_factors
 from redfuser.codegen.cpu.lowering.lanes import choose_lanes
 from redfuser.codegen.cpu.lowering.leaves import Leaves
 from redfuser.codegen.cpu.lowering.lengths import narrower
@@ -73,7 +74,7 @@ class PhaseWriter:
         tiles = {tile.axis: tile.size for tile in grid}
         self.lanes = choose_lanes(self.phase, self.wanted, self.machine)
         staging = Staging(split_centres(self.phase, self.lanes), self.machine, self.lanes, tiles)
-        self.staged, self.layouts = staging.run(), staging.layouts
+        self.staged, self.layouts = move_factors(staging.run()), staging.layouts
         self.everywhere = {a: whole(a) for a in axes_of_phase(self.staged)}
         if any(tile.axis.extent == 0 for tile in grid):
             return
