@@ -119,5 +119,8 @@ def _line(path: Path, opset: int, nodes: int, size: int, digest: str) -> str:
 
 
 def opset_of(proto: ModelProto | FunctionProto) -> int:
-    """Version of the default operator set that a model, or a function of it, imports; 0 if none."""
-    return next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
+    """Version of the default operator set that a model, or a function of it, imports; 0 if none.
+
+    Of several the last holds, as for ONNX's checker and ONNX Runtime.
+    """
+    return next((o.version for o in reversed(proto.opset_import) if o.domain in ("", "ai.onnx")), 0)

@@ -40,6 +40,7 @@ def load_model(path: Path, limits: LoadLimits = DEFAULT_LIMITS) -> OnnxModel:
     del content  # as large as the model itself
     _check_size(path, proto, limits)
     _check_text(path, proto)
+    _check_opsets(path, proto)
     size += load_external_data(proto, path.parent, limits.external_bytes, digest)
     _check_tensors(path, proto)
     _check_validity(path, proto)
@@ -70,8 +71,13 @@ def _parse(path: Path, content: bytes) -> ModelProto:
         proto.ParseFromString(content)
     except DecodeError as error:
         raise ModelError(f"{path} is not an ONNX model, or is truncated") from error
-    if not proto.HasField("graph") or not proto.graph.output or proto.ir_version < 3:
+    if not proto.HasField("graph") or not proto.graph.output or proto.ir_version < 1:
         raise ModelError(f"{path} is not an ONNX model: it has no graph with outputs")
+    if proto.ir_version < 3:
+        raise ModelError(
+            f"{path} is of version {proto.ir_version} of ONNX's format, in which no operator set is named",
+            "export the model again: version 3 is of 2017",
+        )
     return proto
 
 
@@ -85,6 +91,20 @@ def _check_text(path: Path, proto: ModelProto) -> None:
     """Protobuf hands over a name that isn't UTF-8 as bytes, which nothing after it expects."""
     if not all(isinstance(text, str) for text in _texts(proto)):
         raise ModelError(f"{path} is not a valid ONNX model: a name in it is not UTF-8")
+
+
+def _check_opsets(path: Path, proto: ModelProto) -> None:
+    """What operators mean in a set that isn't out yet is unknown, and the checker takes them for the newest it knows."""
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    imports = [opset for owner in (proto, *proto.functions) for opset in owner.opset_import]
+    versions = [opset.version for opset in imports if opset.domain in ("", "ai.onnx")]
+    for version in (version for version in versions if not 1 <= version <= newest):
+        raise ModelError(
+            f"{path} is of operator set {version}; onnx {onnx.__version__} knows 1 to {newest}",
+            "export the model for one of these, or install a newer onnx" if version > newest else "",
+        )
 
 
 def _texts(proto: ModelProto) -> Iterator[object]:

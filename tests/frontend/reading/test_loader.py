@@ -245,3 +245,44 @@ def test_opset_of_a_model_without_operators() -> None:
     from redfuser.frontend.model import opset_of
 
     assert opset_of(onnx.ModelProto()) == 0
+
+
+def test_of_several_operator_sets_the_last_holds() -> None:
+    from redfuser.frontend.model import opset_of
+
+    proto = onnx.ModelProto()
+    proto.opset_import.extend([helper.make_opsetid("", 11), helper.make_opsetid("x", 99), helper.make_opsetid("", 13)])
+    assert opset_of(proto) == 13
+    proto.opset_import.append(helper.make_opsetid("ai.onnx", 18))
+    assert opset_of(proto) == 18
+
+
+@pytest.mark.parametrize("version", [-1, 0, onnx.defs.onnx_opset_version() + 1, 99])
+def test_refuses_operator_sets_that_onnx_does_not_know(tmp_path: Path, version: int) -> None:
+    proto = single("Relu", {"x": X})
+    proto.opset_import[0].version = version
+    with pytest.raises(ModelError, match=f"is of operator set {version}; onnx .* knows 1 to") as caught:
+        load_model(save(tmp_path, proto))
+    assert ("newer onnx" in caught.value.hint) == (version > 0)
+
+
+def test_takes_the_newest_operator_set_and_any_version_of_other_domains(tmp_path: Path) -> None:
+    proto = single("Relu", {"x": X})
+    proto.opset_import[0].version = onnx.defs.onnx_opset_version()
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 99))
+    assert load_model(save(tmp_path, proto)).opset == onnx.defs.onnx_opset_version()
+
+
+def test_refuses_a_new_operator_set_of_a_function(tmp_path: Path) -> None:
+    proto = graph_of([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": X}, ["y"], domains={"own": 1})
+    body = [helper.make_node("Relu", ["a"], ["b"])]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", 99)]))
+    with pytest.raises(ModelError, match="operator set 99"):
+        load_model(save(tmp_path, proto))
+
+
+def test_names_the_version_of_a_format_that_is_too_old(tmp_path: Path) -> None:
+    proto = single("Relu", {"x": X})
+    proto.ir_version = 2
+    with pytest.raises(ModelError, match="version 2 of ONNX's format"):
+        load_model(save(tmp_path, proto))
