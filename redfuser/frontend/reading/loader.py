@@ -94,7 +94,7 @@ def _check_text(path: Path, proto: ModelProto) -> None:
 
 
 def _check_opsets(path: Path, proto: ModelProto) -> None:
-    """What operators mean in a set that isn't out yet is unknown, and the checker takes them for the newest it knows."""
+    """What operators of a later set mean is unknown: the checker takes them for those of the newest that it knows."""
     import onnx
 
     newest = onnx.defs.onnx_opset_version()
