@@ -95,7 +95,7 @@ class PhaseWriter:
             access = Access(self.builder, self.layouts, arrays, self.uncached)
             below, normal = never_positive(self.staged), self.normal | never_subnormal(self.staged)
             translator = Translator(self.builder, self.machine, access, below, normal)
-            leaves = Leaves(self.builder, translator, self.machine.lanes, witnessed(self.staged))
+            leaves = Leaves(self.builder, translator, self.machine.lanes, witnessed([self.staged]))
             operands = plan_operands(self.staged, self.layouts)
             self.body = self._body(Loops(leaves, self.layouts, self.machine, self.bytes_, operands), translator)
             numbers: dict[Tile, Expr] = {}

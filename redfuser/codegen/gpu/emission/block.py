@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from redfuser.codegen.gpu.emission.expressions import Writer, constant
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
 from redfuser.codegen.gpu.emission.integers import buffer_ranges
-from redfuser.codegen.gpu.emission.padding import Padding, base_points
+from redfuser.codegen.gpu.emission.padding import Padding
 from redfuser.codegen.gpu.emission.precision import strip_casts
 from redfuser.codegen.gpu.emission.script import Lines, Names
 from redfuser.codegen.gpu.emission.storage import Storage, plan_storage
@@ -18,7 +18,7 @@ from redfuser.expr.evaluate import numpy_dtype
 from redfuser.extents import most
 from redfuser.indexing import linear, simplify
 from redfuser.options import Fp32
-from redfuser.tile.ir import Buffer, Phase
+from redfuser.tile.ir import Buffer, Phase, Reduce
 
 
 class Block:
@@ -30,6 +30,7 @@ class Block:
         fast: see :class:`Writer`.
         fp32: how products of float32 are computed.
         groups: whether the target has instructions for groups of four warps.
+        passing: extrema that may pass over NaNs.
 
     Attributes:
         declarations: of buffers: what stands for the type is left open.
@@ -37,7 +38,6 @@ class Block:
         sizes: bytes declared in each scope.
         lines: the body.
         padding: what buffers hold outside their axes.
-        base_points: buffers that exponentials subtract.
         ranges: of buffers of integers, where known.
         probabilities: buffers whose values lie between 0 and 1.
         bounds: writes bounds of streams, in which an axis is the first point of its tile.
@@ -58,7 +58,9 @@ class Block:
         fast: bool,
         fp32: Fp32,
         groups: bool = False,
+        passing: Collection[Reduce] = (),
     ) -> None:
+        self.passing = passing
         self.geometry, self.names, self.memory, self.options = geometry, names, memory, options
         self.fp32, self.groups = fp32, groups
         self.copied: dict[str, Tensor] = {}
@@ -70,7 +72,6 @@ class Block:
         self.sizes = {"fragment": 0, "shared": 0}
         self.lines = Lines(depth=2)
         self.padding = Padding(phase.buffers)
-        self.base_points = base_points(statements(phase.body))
         self.plan = plan_storage(phase, fp32)
         self.ranges = buffer_ranges(phase)
         self.buffers = {buffer.tensor: buffer for buffer in phase.buffers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from redfuser.codegen.gpu.emission.block import Block
 from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
@@ -20,7 +20,8 @@ from redfuser.expr import Expr, Tensor, loads
 from redfuser.expr.binding import dims_in
 from redfuser.extents import divide, is_symbolic
 from redfuser.options import Fp32
-from redfuser.tile.ir import Phase, Store, Tile, TileProgram
+from redfuser.tile.ir import Phase, Reduce, Store, Tile, TileProgram
+from redfuser.tile.witnesses import witnessed
 
 #: Of a block, unless the schedule says otherwise.
 THREADS = 128
@@ -41,8 +42,9 @@ def emit(program: TileProgram, fp32: Fp32 = "tf32", groups: bool = False) -> tup
     program = pairs_as_integers(program)
     several = len(program.phases) > 1
     names = (f"{program.name}_{number}" if several else program.name for number in range(len(program.phases)))
-    phases = (_laid_out(phase, fp32) for phase in program.phases)
-    return tuple(_Kernel(program, *each, fp32, groups).script() for each in zip(phases, names, strict=True))
+    phases = [_laid_out(phase, fp32) for phase in program.phases]
+    passing = witnessed(phases, program.workspaces)
+    return tuple(_Kernel(program, *each, passing, fp32, groups).script() for each in zip(phases, names, strict=True))
 
 
 def _laid_out(phase: Phase, fp32: Fp32) -> Phase:
@@ -53,8 +55,11 @@ def _laid_out(phase: Phase, fp32: Fp32) -> Phase:
 
 
 class _Kernel:
-    def __init__(self, program: TileProgram, phase: Phase, name: str, fp32: Fp32, groups: bool) -> None:
+    def __init__(
+        self, program: TileProgram, phase: Phase, name: str, passing: Collection[Reduce], fp32: Fp32, groups: bool
+    ) -> None:
         self.program, self.phase, self.name, self.fp32, self.groups = program, phase, name, fp32, groups
+        self.passing = passing
         self.options = dict(program.schedule.options)
         self.names = Names(*VARIABLES, name)
         self.tensors = _touched(program, phase)
@@ -66,7 +71,8 @@ class _Kernel:
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
-        block = Block(self.phase, self.geometry, self.names, self.memory, self.options, half, self.fp32, self.groups)
+        written = self.phase, self.geometry, self.names, self.memory
+        block = Block(*written, self.options, half, self.fp32, self.groups, self.passing)
         blocks = launch(self.phase.grid, self.sizes)
         for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
             self._place(block, tile, number)

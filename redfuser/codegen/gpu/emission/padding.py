@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf, isfinite
 
 import numpy as np
 
-from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, axes_of, loads, number, walk
+from redfuser.expr import Axis, Const, Expr, Load, Op, Tensor, axes_of, number
 from redfuser.expr.evaluate import evaluate
 from redfuser.tile.ir import Buffer, Contract, Map, Reduce, Statement
 from redfuser.tile.monoid import identity
@@ -116,19 +116,3 @@ def wanted(target: Buffer, axis: Axis, later: Sequence[Statement]) -> Value | No
 def same(left: Value | None, right: Value | None) -> bool:
     """Equal, and both known."""
     return left is not None and right is not None and bool(np.equal(left, right))
-
-
-def base_points(body: Iterable[Statement]) -> set[Tensor]:
-    """Buffers that exponentials subtract, and those that such a buffer is made from."""
-    statements = [statement for statement in body if isinstance(statement, Map | Reduce)]
-    found = {
-        node.tensor
-        for statement in statements
-        for part in walk(statement.value)
-        if isinstance(part, Op) and part.name == "exp"
-        for difference in walk(part)
-        if isinstance(difference, Op) and difference.name == "sub"
-        for node in loads(difference)
-    }
-    sources = [s.value for s in statements if isinstance(s, Map) and s.target.tensor in found]
-    return found | {node.tensor for value in sources for node in loads(value)}

@@ -71,9 +71,10 @@ def _drops_nan(block: Block, statement: Reduce) -> bool:
     """Whether a NaN among the elements must be handed on apart: CUDA's extrema pass over it.
 
     Where the extremum is a base point of exponentials, the NaN shows in their sum.
+    See :mod:`redfuser.tile.witnesses`.
     """
     extremum = statement.combiner in ("max", "min") and "float" in statement.value.dtype
-    return extremum and statement.target.tensor not in block.base_points
+    return extremum and statement not in block.passing
 
 
 def _flag_nan(block: Block, statement: Reduce, source: _Source) -> str:
