@@ -94,14 +94,14 @@ class _Facts:
         differing: tensors that may hold something else where the extremum passed over it.
         fresh: whether the extremum's elements are still what they were.
         buffers: where each is a NaN.
-        segments: tensors in memory that are one where a segment's number, at this place among the indices, is that of
-            the element.
+        segments: tensors in memory that are one where the segment is the element's: the indices they were stored at,
+            and the segment's place among these.
     """
 
     differing: frozenset[Tensor] = frozenset()
     fresh: bool = False
     buffers: Mapping[Tensor, Where] = field(default_factory=dict)
-    segments: Mapping[Tensor, int] = field(default_factory=dict)
+    segments: Mapping[Tensor, tuple[tuple[Expr, ...], int]] = field(default_factory=dict)
 
     def putting(self, tensor: Tensor, where: Where, differs: bool, read: frozenset[Tensor]) -> _Facts:
         """Once a tensor was written anew; ``read``: what the extremum's elements are computed from."""
@@ -204,14 +204,16 @@ class _Witnesses:
         places = [place for place, part in enumerate(statement.indices) if axes_of(part) & self.cuts]
         if not shown or len(self.cuts) != 1 or len(places) != 1 or statement.indices[places[0]] not in self.cuts:
             return facts
-        return replace(facts, segments={**facts.segments, statement.tensor: places[0]})
+        return replace(facts, segments={**facts.segments, statement.tensor: (statement.indices, places[0])})
 
     def _where(self, value: Expr, facts: _Facts) -> Where:
         if facts.fresh and value == self.extremum.value:
             return self.extremum.over
         if isinstance(value, Load) and value.tensor in facts.segments:
-            segment = value.indices[facts.segments[value.tensor]]
-            return segment if isinstance(segment, Axis) else None
+            indices, place = facts.segments[value.tensor]
+            segment = value.indices[place]
+            same_row = value.indices == (*indices[:place], segment, *indices[place + 1 :])
+            return segment if same_row and isinstance(segment, Axis) else None
         if isinstance(value, Load):
             return facts.buffers.get(value.tensor)
         if not isinstance(value, Op) or value.name not in STRICT or "float" not in value.dtype:

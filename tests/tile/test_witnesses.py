@@ -161,6 +161,8 @@ def test_sums_of_segments_are_witnesses_once_they_are_merged() -> None:
         (*MERGED, Store(PLANE, (SEGMENT, ROW), (ROW, SEGMENT), op("div", PART_TOTAL, TOP.value))),
         (*MERGED[:-1], Reduce(TOTAL, "max", PART_TOTAL, SEGMENT), store(LOGARITHM)),
         (*MERGED[:-1], Map(TOTAL, load(TOTALS, index(0), ROW)), store(LOGARITHM)),
+        # of another row
+        (*MERGED[:-1], Reduce(TOTAL, "sum", load(TOTALS, SEGMENT, index(0)), SEGMENT), store(LOGARITHM)),
     ],
 )
 def test_segments_that_are_merged_otherwise_are_none(last: Sequence[Statement]) -> None:
