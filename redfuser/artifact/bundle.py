@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from redfuser.accuracy import RULES, compare
-from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.value import GpuProgram
 from redfuser.errors import OutputError
 from redfuser.expr import Tensor
@@ -24,6 +23,7 @@ from redfuser.targets import GpuTarget
 from redfuser.tile.interpreter import interpret_blocks
 from redfuser.tile.ir import Contract, TileProgram
 from redfuser.tile.trials import as_tf32, chosen_blocks, trial_inputs
+from redfuser.tile.walk import statements
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, Array]

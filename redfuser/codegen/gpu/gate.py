@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.script import Script
 from redfuser.codegen.gpu.value import GpuKernel, Resources
 from redfuser.codegen.refusal import Refused
@@ -13,6 +12,7 @@ from redfuser.expr import Expr, Tensor, walk
 from redfuser.reason import Reason
 from redfuser.targets import GpuTarget
 from redfuser.tile.ir import TileProgram
+from redfuser.tile.walk import operands, statements
 
 #: Registers are handed out to warps in units of this many; a block has at most this many threads.
 REGISTER_UNIT, MOST_THREADS = 256, 1024
@@ -84,10 +84,8 @@ def _values(program: TileProgram) -> Iterator[Expr]:
     """Every value that a program computes, and the values inside it."""
     for phase in program.phases:
         for statement in statements(phase.body):
-            parts = (getattr(statement, name, None) for name in ("value", "left", "right"))
-            for part in parts:
-                if isinstance(part, Expr):
-                    yield from walk(part)
+            for value in operands(statement):
+                yield from walk(value)
 
 
 def _problem(kernel: GpuKernel, what: str, used: str, limit: str) -> Reason:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from redfuser.codegen.gpu.emission.expressions import Writer, constant
-from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
+from redfuser.codegen.gpu.emission.geometry import Geometry, Span
 from redfuser.codegen.gpu.emission.integers import buffer_ranges
 from redfuser.codegen.gpu.emission.padding import Padding
 from redfuser.codegen.gpu.emission.precision import strip_casts
@@ -19,6 +19,7 @@ from redfuser.extents import most
 from redfuser.indexing import linear, simplify
 from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Phase, Reduce
+from redfuser.tile.walk import statements
 
 
 class Block:

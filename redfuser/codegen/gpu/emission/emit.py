@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from redfuser.codegen.gpu.emission.block import Block
-from redfuser.codegen.gpu.emission.geometry import Geometry, Span, statements
+from redfuser.codegen.gpu.emission.geometry import Geometry, Span
 from redfuser.codegen.gpu.emission.grid import VARIABLES, Launch, launch
 from redfuser.codegen.gpu.emission.layouts import copy_torn_rows
 from redfuser.codegen.gpu.emission.open_sizes import Sizes, require_tiles
@@ -21,6 +21,7 @@ from redfuser.expr.binding import dims_in
 from redfuser.extents import divide, is_symbolic
 from redfuser.options import Fp32
 from redfuser.tile.ir import Phase, Reduce, Store, Tile, TileProgram
+from redfuser.tile.walk import statements
 from redfuser.tile.witnesses import witnessed
 
 #: Of a block, unless the schedule says otherwise.

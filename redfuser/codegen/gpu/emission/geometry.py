@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from redfuser.codegen.gpu.emission.open_sizes import Sizes
@@ -10,7 +10,8 @@ from redfuser.codegen.refusal import Refused
 from redfuser.expr import Axis, Const, Expr, Op, axes_of
 from redfuser.extents import Extent, divide, most
 from redfuser.indexing import linear
-from redfuser.tile.ir import Contract, Phase, Reduce, Statement, Stream
+from redfuser.tile.ir import Contract, Phase, Reduce, Stream
+from redfuser.tile.walk import statements
 
 #: What the extents of a matrix product must be multiples of; warps take its rows, or columns, in such pieces.
 PRODUCT, COLUMNS = 16, 8
@@ -51,14 +52,6 @@ class Span:
 def power_of_two(points: int) -> int:
     """The least power of two that isn't smaller."""
     return 1 << max(points - 1, 0).bit_length()
-
-
-def statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Every statement in program order, streams before their bodies."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, Stream):
-            yield from statements(statement.body)
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.expr import Const, Expr, Load, Op, Tensor, cast, number, op
 from redfuser.tile.ir import Map, Phase, Statement, Store, Stream
+from redfuser.tile.walk import statements
 
 #: The least and the largest value.
 Range = tuple[int, int]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.precision import exact_dtype, strip_casts
 from redfuser.expr import Axis, Expr, Load, Tensor, loads, substitute
 from redfuser.extents import most
 from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 from redfuser.tile.strategies.reuse import rewrite
+from redfuser.tile.walk import statements
 
 
 def is_row(buffer: Buffer) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from redfuser.codegen.gpu.emission.geometry import single_tile, statements
+from redfuser.codegen.gpu.emission.geometry import single_tile
 from redfuser.expr import Axis, Expr, Load, Tensor, axes_of, loads, substitute
 from redfuser.extents import Extent, most
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
 from redfuser.tile.strategies.reuse import rewrite
+from redfuser.tile.walk import statements
 
 
 def prepare(phase: Phase) -> Phase:

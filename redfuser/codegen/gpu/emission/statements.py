@@ -20,6 +20,7 @@ from redfuser.expr.binding import dims_in
 from redfuser.extents import divide, most
 from redfuser.tile.coverage import distance
 from redfuser.tile.ir import Buffer, Contract, Fill, Map, Reduce, Statement, Store, Stream
+from redfuser.tile.walk import operands
 
 
 def write_body(block: Block, body: Sequence[Statement]) -> None:
@@ -194,5 +195,4 @@ def _overruns(stream: Stream) -> bool:
 def _reads(statement: Statement, target: Buffer) -> bool:
     if isinstance(statement, Stream):
         return any(_reads(inner, target) for inner in statement.body)
-    parts = [getattr(statement, name, None) for name in ("value", "left", "right")]
-    return any(target.tensor in {n.tensor for n in loads(part)} for part in parts if isinstance(part, Expr))
+    return any(node.tensor == target.tensor for value in operands(statement) for node in loads(value))

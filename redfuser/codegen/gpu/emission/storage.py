@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from redfuser.codegen.gpu.emission.geometry import statements
 from redfuser.codegen.gpu.emission.layouts import is_row, is_serial, torn_rows, writes
 from redfuser.codegen.gpu.emission.precision import exact_dtype, strip_casts
 from redfuser.codegen.gpu.emission.prepare import only_folds
@@ -14,6 +13,7 @@ from redfuser.expr import Axis, Expr, Load, Tensor, loads
 from redfuser.extents import most
 from redfuser.options import Fp32
 from redfuser.tile.ir import Buffer, Contract, Map, Phase, Reduce, Statement, Store, Stream
+from redfuser.tile.walk import statements
 
 Scope = Literal["fragment", "shared"]
 
