@@ -119,7 +119,7 @@ def test_anything_else_is_none(body: Sequence[Statement]) -> None:
     assert not shown(*START, *body)
 
 
-def test_an_extremum_of_integers_or_of_pairs_has_no_nan_to_pass_over() -> None:
+def test_an_extremum_of_integers_has_no_nan_to_pass_over() -> None:
     whole = Buffer(Tensor("whole", (ROWS,), "int32"), (ROW,))
     assert not shown(stream(Reduce(whole, "max", cast(X, "int32"), ITEM)))
 

@@ -72,8 +72,17 @@ class _Kernel:
 
     def script(self) -> Script:
         half = any(tensor.dtype in HALVES for tensor in (*self.program.inputs, *self.program.outputs))
-        written = self.phase, self.geometry, self.names, self.memory
-        block = Block(*written, self.options, half, self.fp32, self.groups, self.passing)
+        block = Block(
+            self.phase,
+            self.geometry,
+            self.names,
+            self.memory,
+            self.options,
+            half,
+            self.fp32,
+            self.groups,
+            self.passing,
+        )
         blocks = launch(self.phase.grid, self.sizes)
         for tile, number in zip(self.phase.grid, blocks.numbers, strict=True):
             self._place(block, tile, number)

@@ -63,6 +63,13 @@ def test_other_factors_stay(factor: float) -> None:
     assert moved(*body) == (STAGE, *body)
 
 
+def test_an_operand_of_another_type_takes_no_factor() -> None:
+    half = Buffer(Tensor("half", (8, 16), "bfloat16"), (ROW, DEPTH))
+    stage = Map(half, load(Tensor("h", (8, 16), "bfloat16"), ROW, DEPTH))
+    body = (CLEAR, Contract(SCORE, half.value, K, DEPTH), scaled(0.5))
+    assert moved(*body, before=(stage,)) == (stage, *body)
+
+
 @pytest.mark.parametrize(
     ("before", "body"),
     [

@@ -111,6 +111,11 @@ def test_matrices_are_not_prefetched_that_fit_the_last_cache_or_have_rows_of_oth
     assert not decoding(device, v_dim=24)
 
 
+def test_matrices_that_are_multiplied_are_read_ahead_of_by_their_products_alone() -> None:
+    device = replace(small_caches(), l3_kb=63)
+    assert decoding(device, queries=18) == decoding(replace(device, l3_kb=64), queries=18)
+
+
 @pytest.mark.parametrize("keys", [33, 8000, 8192])
 def test_prefetching_matrices_changes_nothing(keys: int) -> None:
     attention = Attention(groups=2, q_len=1, kv_len=keys, dim=48, v_dim=48)
